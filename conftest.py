@@ -21,7 +21,7 @@ def pytest_ignore_collect(collection_path, config):
 # Examples that take a second or more: trainings, exports, evaluations.
 SLOW_EXAMPLES = {
     "checkpoints.catalog.card.model_card",
-    "checkpoints.saving.save_checkpoint",
+    "checkpoints.save.save_checkpoint",
     "data.deduplication.groups.find_groups",
     "data.deduplication.pairs.find_duplicates",
     "evaluation.extraction.extract_features",
@@ -35,9 +35,9 @@ SLOW_EXAMPLES = {
     "inspection.attention.attention_maps",
     "inspection.distance.attention_distance",
     "inspection.rollout.attention_rollout",
-    "models.dense.backbone.backbone",
-    "models.dense.segmenter.segmenter",
-    "models.prediction.features",
+    "models.dense.backbone",
+    "models.dense.segmenter",
+    "models.features.features",
     "serving.export.export",
     "serving.prediction.predictor.Predictor",
     "serving.runners.load_runner",

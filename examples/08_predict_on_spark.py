@@ -1,4 +1,4 @@
-"""Predict a folder of images on Spark; needs `pip install 'keras-vit[spark]'` and Java."""
+"""Predict a folder of images on Spark; needs `pip install 'keras-vit-zoo[spark]'` and Java."""
 
 import os
 import pathlib

@@ -83,7 +83,7 @@ def _builder(name: str, published: str = "") -> Builder:
     builder.__name__ = builder.__qualname__ = name
     sizes = ", ".join(f"{option}={size!r}" for option, size in row.sizes.items() if size)
     builder.__doc__ = (
-        f"Build {name.replace('_', '-')}.\n\n{published}Its sizes: {sizes}.\n\n"
+        f"Build {name.replace('_', '-')}: {sizes}.\n\n{published}"
         "The arguments are those of `keras_vit.builders.build`, and the fields of\n"
         f"`keras_vit.models.{type(row).__name__}` that are no sizes.\n\n"
         "Returns:\n    A Functional `keras.Model`.\n\n"

@@ -1,6 +1,7 @@
 """Who may import whom (section 1 of the design), and what an import costs."""
 
 import ast
+import functools
 import importlib
 import inspect
 import pathlib
@@ -9,7 +10,6 @@ import subprocess
 import sys
 
 import pytest
-from keras_vit.core.imports import MOVED
 
 import keras_vit
 from conftest import SLOW_EXAMPLES
@@ -43,15 +43,19 @@ MAY_IMPORT = {
     "__init__": ALL,
     "__main__": {"cli"},
 }
-# `keras_vit.models.ViT_B16` was public before the builders stood above the models.
-ALLOWED_NAMES = {("models/__init__.py", "keras_vit.builders")}
 MAY_IMPORT_TENSORFLOW = {"data", "serving"}
 # Lazily: training runs without TensorFlow's strategies, and layers on the other backends.
-MAY_IMPORT_IT_TOO = {"training/distribution.py", "layers/activations.py"}
+MAY_IMPORT_IT_TOO = {"training/distribution.py", "layers/mlp.py"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 VARIANT_NAMES = [row.name for row in keras_vit.list_variants()]
 WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]
-
+# Private names of Keras: the seed that it reads on torch, and the variables that torch tracks. The
+# index of a variable is what the docstring of `keras.optimizers.Optimizer` tells subclasses to use.
+PRIVATE_NAMES = {
+    "layers/base.py": {"_initial_seed", "_track_variables"},
+    "training/paper_optimizer.py": {"_get_variable_index"},
+}
+FORBIDDEN = r"sys\.meta_path|__class__ = |/proc\b|\b(keras|tf|jax|torch|tyro|ray)\._[a-z]|\.src\."
 
 COMMANDS = """
 quickstart models checkpoints client convert inspect-checkpoint data deduplicate train
@@ -70,12 +74,27 @@ def imported_modules(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def lazily_imported_modules(path):
-    """Full names of modules that a file has as strings: `make_lazy` imports them."""
-    if path.name == "__init__.py":
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and str(node.value).startswith("keras_vit."):
-                yield node.value
+def nodes_of(path):
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+def is_own(node):
+    """Whether a node defines a function or method, or sets an attribute."""
+    return isinstance(node, ast.FunctionDef) or isinstance(getattr(node, "ctx", None), ast.Store)
+
+
+@functools.cache
+def own_names():
+    """Names that this package defines; `_exit` and `_replace` are documented by Python."""
+    nodes = [node for path in FILES for node in nodes_of(path) if is_own(node)]
+    names = {getattr(node, "attr", getattr(node, "name", None)) for node in nodes}
+    return {"_exit", "_replace", *names}.difference(*PRIVATE_NAMES.values())
+
+
+def private_names(path):
+    """Names with an underscore of attributes that this package does not define."""
+    names = {node.attr for node in nodes_of(path) if isinstance(node, ast.Attribute)}
+    return {name for name in names if re.match("_[a-z]", name)} - own_names()
 
 
 def test_every_wing_has_its_rule():
@@ -86,8 +105,7 @@ def test_every_wing_has_its_rule():
 def test_imports_go_down(path):
     name = str(path.relative_to(PACKAGE))
     wing = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    lazily = [x for x in lazily_imported_modules(path) if (name, x) not in ALLOWED_NAMES]
-    for module in (*imported_modules(path), *lazily):
+    for module in imported_modules(path):
         parts = module.split(".")
         if parts[0] == "keras_vit":
             assert len(parts) > 1, f"{name} must import from a wing"
@@ -96,13 +114,19 @@ def test_imports_go_down(path):
         if parts[0] == "tensorflow":
             may = wing in MAY_IMPORT_TENSORFLOW or name in MAY_IMPORT_IT_TOO
             assert may, f"{name} may not import TensorFlow"
-        assert not module.startswith("keras.src"), "keras.src is private"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_private_of_other_packages(path):
+    assert private_names(path) == PRIVATE_NAMES.get(str(path.relative_to(PACKAGE)), set())
+    assert not re.search(FORBIDDEN, path.read_text())
 
 
 def test_public_names_stand_in_one_list():
     assert keras_vit.__all__ == sorted(keras_vit.__all__)
     assert set(keras_vit.__all__) <= set(dir(keras_vit))
-    assert set(VARIANT_NAMES) == set(keras_vit.PUBLIC["keras_vit.builders"])
+    builders = {name for name in keras_vit.__all__ if name.startswith(("ViT_", "R", "BiT_"))}
+    assert builders == set(VARIANT_NAMES)
     for package in (keras_vit, *(getattr(keras_vit, name) for name in WINGS)):
         for name in getattr(package, "__all__", ()):
             assert getattr(package, name) is not None
@@ -141,11 +165,6 @@ def test_dir_shows_the_public_names():
     assert [name for name in dir(keras_vit) if name[:2] != "__"] == sorted(keras_vit.__all__)
 
 
-def test_modules_that_have_moved_are_found():
-    for old, new in MOVED.items():
-        assert importlib.import_module(old) is importlib.import_module(new)
-
-
 @pytest.mark.slow
 def test_core_runs_without_importing_tensorflow():
     pytest.importorskip("jax", reason="the JAX backend is not installed")
@@ -173,13 +192,14 @@ import keras_vit
 print(*sorted({name.partition(".")[0] for name in sys.modules} - before))
 """
     added = set(run_python(code).split()) - set(sys.stdlib_module_names)
-    assert added <= {"keras_vit", "numpy", "scipy"}
+    assert added <= {"keras_vit", "lazy_loader", "numpy", "scipy", "wrapt"}
 
 
 # After Keras, before it, and where a module that the layers need imports Keras.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "modules", ["keras, keras_vit", "keras_vit, keras", "keras_vit.core.pixels"]
+    "modules",
+    ["keras, keras_vit", "keras_vit, keras", "keras_vit.core.pixels", "keras_vit.models.surgery"],
 )
 def test_import_registers_all_that_a_saved_model_may_name(modules):
     """`keras.models.load_model` finds layers, models, schedules, optimizers and losses."""

@@ -18,10 +18,10 @@ from keras_vit.checkpoints.reader import mismatches
 from keras_vit.checkpoints.save import stored_in, write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Entry, Naming, entries
-from keras_vit.core.resizing import WHOLE_IMAGE
+from keras_vit.core.images import WHOLE_IMAGE
 from keras_vit.layers.dense import LORA_KERNELS
 from keras_vit.models.files import check_finite
-from keras_vit.models.model import CENTERED, options_of
+from keras_vit.models.model import options_of
 from keras_vit.models.parts import HEAD_LAYERS
 from keras_vit.models.surgery import base_kernel, lora_parts, plain
 
@@ -205,8 +205,7 @@ def _peft_name(name):
 def _peft_entries(model, variables):
     """Return an `Entry` for each variable of an adapter, by the names of `_peft_name`."""
     base = plain(model)
-    facts = None, CENTERED, WHOLE_IMAGE
-    row, arrays, _ = stored_in(base, options_of(base).resolved(), FORMAT, CENTERED, facts=facts)
+    row, arrays, _ = stored_in(base, options_of(base).resolved(), FORMAT, WHOLE_IMAGE)
     if row.name != FORMAT.name:
         raise ValueError(
             "`path` must be a .safetensors file for a model that is not transformers' ViT. "

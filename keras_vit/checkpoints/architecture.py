@@ -1,6 +1,5 @@
 """Helpers with which the layouts describe the architecture of a file; see `Format.describe`."""
 
-import contextlib
 import logging
 
 from keras_vit.core.arguments import check_integer
@@ -149,14 +148,3 @@ def check_epsilon(epsilon):
             f"Received: layer_norm_eps={epsilon!r}"
         )
     return epsilon
-
-
-@contextlib.contextmanager
-def naming_file(path):
-    """Add the path of a checkpoint to an error that does not name it."""
-    try:
-        yield
-    except ValueError as error:
-        if str(path) in str(error):
-            raise
-        raise ValueError(f"{error} (while reading {str(path)!r})") from error

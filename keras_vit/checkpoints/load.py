@@ -13,7 +13,7 @@ from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.download import cache_path, find_file
 from keras_vit.checkpoints.catalog.hub import HUB, is_of_repository
 from keras_vit.checkpoints.configuration.images import warn_of_unrecorded_images
-from keras_vit.checkpoints.positions import resizing_for, warn_of_assumed_grid
+from keras_vit.checkpoints.positions import image_spec_for, warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair, check_options
@@ -144,7 +144,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         described = describe(checkpoint, num_heads, image_size)
         different = size_differences(row, described)
         if different:
-            pairs = ", ".join(f"{k}={v} instead of {own}" for k, (own, v) in different.items())
+            pairs = ", ".join(f"{k}={v} instead of {own}" for k, (v, own) in different.items())
             raise ValueError(
                 f"`weights` must be those of {row.name}. Received: weights={str(file)!r}, with "
                 f"{pairs}"
@@ -218,11 +218,11 @@ def _load_keras_weights(model, file):
 def _build(checkpoint, described, num_classes, given):
     """Build the model of a file at its own size, with a new head if `num_classes` is not `None`."""
     # An image processor may make borders that a model of transformers leaves out.
-    whole = resizing_for(checkpoint, described, described.image_size).whole(described.image_size)
-    if whole != (checkpoint.processed_size or whole):
+    spec = image_spec_for(checkpoint, described, described.image_size)
+    size = spec.full_size(described.image_size)
+    if size != (checkpoint.processed_size or size):
         text = "%s: its image processor makes images of %dx%d pixels, the model takes %dx%d"
-        logger.warning(text, checkpoint.path, *checkpoint.processed_size, *whole)
-    _check_given(described, given)
+        logger.warning(text, checkpoint.path, *checkpoint.processed_size, *size)
     options, has_new_head = described, num_classes is not None
     if has_new_head:
         options = options.replace(num_classes=num_classes)
@@ -230,6 +230,7 @@ def _build(checkpoint, described, num_classes, given):
             options = options.replace(representation_size=None, projection_dim=None)
         text = "%s: its head is replaced by one of zeros, with %d classes"
         logger.info(text, checkpoint.path, num_classes)
+    _check_given(options, given)
     if ignored := checkpoint.naming.ignored:
         text = "%s: arrays that are left out, as no part of the model: %d, such as %s"
         logger.info(text, checkpoint.path, len(ignored), ignored[0])
@@ -247,9 +248,10 @@ def _resized(model, checkpoint, image_size, patch_size=None):
         image_size is None or as_pair(image_size, "image_size") == model.input_shape[1:3]
     ):
         return model
-    text = "%s: image_size=%s and patch_size=%s replace %s and those of the file"
-    logger.info(text, checkpoint.path, image_size, patch_size, model.input_shape[1:3])
-    return resize_by(checkpoint.format.interpolation, model, image_size, patch_size)
+    resized = resize_by(checkpoint.format.interpolation, model, image_size, patch_size)
+    text = "%s: the model is resized from images of %s to %s pixels"
+    logger.info(text, checkpoint.path, model.input_shape[1:3], resized.input_shape[1:3])
+    return resized
 
 
 def _carry_facts(checkpoint, model, keeps_head=True):
@@ -260,8 +262,7 @@ def _carry_facts(checkpoint, model, keeps_head=True):
         carry(saved, model, keeps_head)
         model.options = own
     elif isinstance(model, ImageModel):
-        model.normalization = checkpoint.normalization
-        model.resizing = resizing_for(checkpoint, model.options, stored_size(model))
+        model.image_spec = image_spec_for(checkpoint, model.options, stored_size(model))
         model.layout = checkpoint.format.name
         if checkpoint.format.has_normalizations and not checkpoint.records_images:
             warn_of_unrecorded_images(checkpoint.path)

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.checkpoints.archives.memory import ArrayArchive
+from keras_vit.checkpoints.archives import ArrayArchive
 from keras_vit.models.model import options_of
 from keras_vit.models.parts import stored_size
 from keras_vit.models.surgery import plain, resize

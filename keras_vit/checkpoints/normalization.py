@@ -11,49 +11,39 @@ KERNEL = "patch_embedding/projection/kernel"
 BIAS = "patch_embedding/projection/bias"
 
 
-def absorb(kernel, normalization):
+def absorb(kernel, image_spec):
     """Return the kernel for images in [-1, 1], and what is added to the bias, in float64.
 
     `kernel` is float32 `(height, width, channels, filters)`.
     """
-    mean, deviation = _columns(normalization)
+    mean, deviation = _columns(image_spec)
     kernel = kernel.astype("float64")
     return kernel / (2 * deviation), _shift(kernel, mean, deviation)
 
 
-def released(values, normalization):
+def released(values, image_spec):
     """Return kernel and bias, by path, for normalized images; the inverse of `absorb`.
 
     `values` are those of a model for images in [-1, 1].
     """
-    mean, deviation = _columns(normalization)
+    mean, deviation = _columns(image_spec)
     kernel = values[KERNEL].astype("float64") * (2 * deviation)
     bias = values.get(BIAS, 0) - _shift(kernel, mean, deviation)
     return {KERNEL: kernel.astype("float32"), BIAS: bias.astype("float32")}
 
 
-def shifts(normalization):
-    """Return whether something is added to the bias."""
-    return any(value != 0.5 for value in normalization[0])
-
-
-def is_centered(normalization):
-    """Return whether images are normalized to [-1, 1]."""
-    return all(value == 0.5 for values in normalization for value in values)
-
-
-def check_channels(normalization, channels, path):
+def check_channels(image_spec, channels, path):
     """Raise an error if mean and deviation are neither one number nor one per channel."""
-    if any(len(values) not in (1, channels) for values in normalization):
+    if any(len(values) not in (1, channels) for values in image_spec.normalization):
         raise ValueError(
             f"Mean and standard deviation of pixels must be one number or {channels}, one for each "
-            f"channel. Received: path={str(path)!r}, with {normalization}"
+            f"channel. Received: path={str(path)!r}, with {image_spec.normalization}"
         )
 
 
-def _columns(normalization):
+def _columns(image_spec):
     """Return mean and deviation, float64 `(channels or 1, 1)`, as the last axes of a kernel."""
-    return (np.array(values, "float64")[:, None] for values in normalization)
+    return (np.array(values, "float64")[:, None] for values in image_spec.normalization)
 
 
 def _shift(kernel, mean, deviation):

@@ -102,16 +102,16 @@ def stored_image_size(checkpoint, options, asked):
     return tuple(n * patch for n, patch in zip(rows.grid, options.stride, strict=True))
 
 
-def resizing_for(checkpoint, options, image_size):
-    """Return the `Resizing` of a file for a model of these options and this image size.
+def image_spec_for(checkpoint, options, image_size):
+    """Return the `ImageSpec` of a file for a model of these options and this image size.
 
     The patches of a file may not reach the last rows and columns of its images.
     """
     size = checkpoint.configured_size
     if is_resnet(options) or size is None or _tiled(size, options.stride) != image_size:
-        return checkpoint.resizing
+        return checkpoint.image_spec
     cut_off = tuple(n % patch for n, patch in zip(size, options.stride, strict=True))
-    return dataclasses.replace(checkpoint.resizing, cut_off=cut_off)
+    return dataclasses.replace(checkpoint.image_spec, cut_off=cut_off)
 
 
 def rows_for_model(checkpoint, shapes, grid, stride=None):

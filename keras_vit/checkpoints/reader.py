@@ -6,29 +6,22 @@ import functools
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.architecture import logger, naming_file
+from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.configuration.class_names import valid_class_names
-from keras_vit.checkpoints.configuration.images import (
-    processed_size,
-    recorded_normalization,
-    recorded_resizing,
-)
-from keras_vit.checkpoints.formats import FORMATS, opening_format, recognize
+from keras_vit.checkpoints.configuration.images import processed_size, recorded_images
+from keras_vit.checkpoints.formats import FORMATS, recognize
 from keras_vit.checkpoints.normalization import (
     BIAS,
     KERNEL,
     absorb,
     check_channels,
-    is_centered,
-    shifts,
 )
 from keras_vit.checkpoints.positions import fit_prefix, rows_for_model, stored_image_size
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITION_TRANSFORMS, POSITIONS, entries, template_of
 from keras_vit.core.arguments import as_pair, path_error
-from keras_vit.core.resizing import WHOLE_IMAGE
-from keras_vit.models.model import CENTERED
+from keras_vit.core.images import WHOLE_IMAGE
 from keras_vit.models.options import is_resnet
 from keras_vit.models.parts import BLOCKS, HEAD_LAYERS, stored_grid, token_stride
 
@@ -43,23 +36,31 @@ def open_checkpoint(path, format=None):
     """Open a file and recognize its layout; return a context manager for a `CheckpointReader`."""
     if not path.exists():
         raise path_error(path, "be an existing file")
-    own = opening_format(path)
-    others = [row.suffix for row in FORMATS.values() if row.open]
-    archive = own.open(path) if own else open_archive(path, others)
+    archive = open_archive(path, [(row.suffix, row.open) for row in FORMATS.values() if row.open])
     try:
-        with naming_file(path):
-            yield CheckpointReader(archive, *recognize(archive, format, own))
+        with _naming_file(path):
+            yield CheckpointReader(archive, *recognize(archive, format))
     finally:
         archive.close()
+
+
+@contextlib.contextmanager
+def _naming_file(path):
+    """Add the path of a checkpoint to an error that does not name it."""
+    try:
+        yield
+    except ValueError as error:
+        if repr(str(path)) in str(error):
+            raise
+        raise ValueError(f"{error} (while reading {str(path)!r})") from error
 
 
 class CheckpointReader:
     """An open file of a known layout: its `format`, and its arrays under the names of the layout.
 
     `archive` has the arrays under the names in the file, and the configuration next to it.
-    `normalization` and `resizing` are those of `ImageModel`, which are assumed unless
-    `records_images`. `processed_size` is the size of the images that the image processor returns,
-    or `None`.
+    `image_spec` is that of `ImageModel`, which is assumed unless `records_images`. `processed_size`
+    is the size of the images that the image processor returns, or `None`.
     """
 
     def __init__(self, archive, format, naming):
@@ -68,11 +69,10 @@ class CheckpointReader:
         self.naming = naming
         self.archive = archive
         facts = archive.config, archive.preprocessor, archive.path
-        normalization = recorded_normalization(*facts)
-        self.records_images = normalization is not None
-        self.normalization = normalization or CENTERED
-        self.resizing = recorded_resizing(*facts) or WHOLE_IMAGE
+        recorded = recorded_images(*facts)
         self.processed_size = processed_size(*facts)
+        self.records_images = recorded is not None
+        self.image_spec = recorded or WHOLE_IMAGE
         self._rows = {target: row for row in format.rows for target in row.targets}
 
     @property
@@ -159,7 +159,7 @@ class CheckpointReader:
     def _adds_bias(self):
         """Whether the patch projection of the file has no bias, and gets one from the mean."""
         has_kernel = self.shape_of(KERNEL) is not None
-        return has_kernel and self.shape_of(BIAS) is None and shifts(self.normalization)
+        return has_kernel and self.shape_of(BIAS) is None and set(self.image_spec.mean) != {0.5}
 
     def shape_of(self, path):
         """Return the shape of the array for the variable of this path, or `None`."""
@@ -200,7 +200,7 @@ class CheckpointReader:
                 raise ValueError(
                     f"The model {name!r} must have a bias in its patch projection "
                     "(`patch_bias=True`), because the images of the file are not normalized to "
-                    f"[-1, 1]. Received: path={str(self.path)!r}, with {self.normalization}"
+                    f"[-1, 1]. Received: path={str(self.path)!r}, with {self.image_spec}"
                 )
             wanted.remove(BIAS)
         found, without_row = entries(self.format.rows, wanted)
@@ -251,13 +251,13 @@ class CheckpointReader:
 
     def _centered(self, path, value, shapes):
         """Return the value of a variable of a model that takes images in [-1, 1]."""
-        if path not in (KERNEL, BIAS) or is_centered(self.normalization):
+        if path not in (KERNEL, BIAS) or self.image_spec.is_centered:
             return value
         (entry,), _ = entries(self.format.rows, [KERNEL])
         source = self.naming.sources[entry.source]
         kernel = TRANSFORMS[entry.transform].read(self._read_finite(source.name), [shapes[KERNEL]])
-        check_channels(self.normalization, shapes[KERNEL][2], self.path)
-        kernel, shift = absorb(kernel[0], self.normalization)
+        check_channels(self.image_spec, shapes[KERNEL][2], self.path)
+        kernel, shift = absorb(kernel[0], self.image_spec)
         return (kernel if path == KERNEL else value + shift).astype("float32")
 
     def _check_range(self, variable, value):
@@ -291,8 +291,8 @@ def mismatches(naming, found, shapes, misfit, used=()):
         used: names of arrays that are not for variables to fill, and not unused.
     """
     used = {entry.source for entry in found} | set(used)
-    missing = [entry.source for entry in found if entry.source not in naming.shapes]
-    unused = [naming.sources[name].name for name in naming.shapes if name not in used]
+    missing = [repr(entry.source) for entry in found if entry.source not in naming.shapes]
+    unused = [repr(naming.sources[name].name) for name in naming.shapes if name not in used]
     misshapen = []
     for entry in found:
         actual = naming.shapes.get(entry.source)
@@ -307,7 +307,7 @@ def _misfit(entry, actual, targets, fits_positions, num_heads):
     transform = TRANSFORMS[entry.transform]
     expected = transform.shape(targets, num_heads)
     is_fitted = entry.transform in POSITION_TRANSFORMS and fits_positions
-    if is_fitted and len(actual) == len(expected) and actual[-1] == expected[-1]:
+    if is_fitted and actual[:-2] == expected[:-2] and actual[-1] == expected[-1]:
         return None
     return None if transform.accepts(tuple(actual), tuple(expected)) else tuple(expected)
 
@@ -315,4 +315,4 @@ def _misfit(entry, actual, targets, fits_positions, num_heads):
 def _listed(kind, names):
     """Return a text such as `missing: a, b and 3 more`."""
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-    return f"{kind}: {', '.join(map(str, names[:MAX_LISTED]))}{more}"
+    return f"{kind}: {', '.join(names[:MAX_LISTED])}{more}"

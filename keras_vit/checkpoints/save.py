@@ -1,6 +1,7 @@
 """Models written to checkpoint files that other projects read."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -10,8 +11,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.archives import FILE_SUFFIXES, WRITERS
-from keras_vit.checkpoints.archives.memory import ArrayArchive
+from keras_vit.checkpoints.archives import FILE_SUFFIXES, WRITERS, ArrayArchive
 from keras_vit.checkpoints.configuration import (
     CONFIGURATION,
     MODEL,
@@ -22,21 +22,22 @@ from keras_vit.checkpoints.configuration import (
     read_configuration,
 )
 from keras_vit.checkpoints.configuration.images import (
-    recorded_normalization,
-    warn_of_lost_resizing,
+    recorded_images,
+    warn_of_lost_preparation,
 )
 from keras_vit.checkpoints.formats import recognize, written_formats
 from keras_vit.checkpoints.model_archive import at_stored_size
-from keras_vit.checkpoints.normalization import BIAS, KERNEL, check_channels, is_centered, released
+from keras_vit.checkpoints.normalization import BIAS, KERNEL, check_channels, released
 from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITIONS, entries
 from keras_vit.core.arguments import check_choice, path_error
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import replacing
+from keras_vit.core.images import WHOLE_IMAGE
 from keras_vit.layers.positions import sincos_table
 from keras_vit.models.files import WEIGHTS_SUFFIX, check_finite
-from keras_vit.models.model import CENTERED, options_of, resizing_of
+from keras_vit.models.model import image_spec_of, options_of
 from keras_vit.models.options import differences, is_resnet
 
 # Options of which other projects have no models but with these values.
@@ -76,7 +77,7 @@ def save_checkpoint(
         normalization: `(mean, standard_deviation)` of pixels in [0, 1], each a tuple of one number
             or of one per channel, with which the files of timm and transformers take images: their
             patch projection and their configuration are for it. `None` for that of the model's
-            own files, `ImageModel.normalization`; for weights alone it is that which is recorded
+            own files, `ImageModel.image_spec`; for weights alone it is that which is recorded
             next to them, or the images are in [-1, 1]. The `.npz` layouts always take these.
 
     Raises:
@@ -91,6 +92,7 @@ def save_checkpoint(
     >>> keras_vit.from_checkpoint(tmp_path / "tiny.npz").count_params() == model.count_params()
     True
     """
+    options_of(model)
     formats = written_formats()
     suffix = pathlib.PurePath(str(path)).suffix
     if format is None and suffix in {row.suffix for row in formats.values()}:
@@ -107,22 +109,23 @@ def save_checkpoint(
     # Weights alone are read with the configuration that is next to them.
     has_present = format.config_files and not is_directory
     present = read_configuration(path.parent) if has_present else ({}, {})
-    if normalization is None:
-        own = getattr(model, "normalization", CENTERED)
-        normalization = own if is_directory else recorded_normalization(*present, path)
-    normalization = (format.config_files and normalization) or CENTERED
-    resizing = resizing_of(model)
+    own = image_spec_of(model)
+    read = own if is_directory else recorded_images(*present, path) or WHOLE_IMAGE
+    if normalization is None or not format.config_files:
+        normalization = read.normalization
+    mean, deviation = normalization
+    image_spec = dataclasses.replace(own, mean=mean, deviation=deviation)
     if is_directory:
         names = class_names or getattr(model, "class_names", None)
-        facts = names and list(names), normalization, resizing
-        format, arrays, files = stored_in(model, options, format, normalization, facts=facts)
+        names = names and list(names)
+        format, arrays, files = stored_in(model, options, format, image_spec, names)
         path = path / format.name_in_directory
         _check_not_hidden(path, files)
     else:
         if class_names is not None:
             logger.warning("%s does not record the names of the classes", path)
         try:
-            format, arrays, files = stored_in(model, options, format, normalization, present)
+            format, arrays, files = stored_in(model, options, format, image_spec, present=present)
         except ValueError as error:
             if not present[0]:
                 raise
@@ -132,7 +135,7 @@ def save_checkpoint(
             ) from error
     _record_thresholds(model, format, files, present[0], path)
     written = [files.get(name, {}) for name in CONFIGURATION] if is_directory else present
-    warn_of_lost_resizing(*written, path, resizing, options.image_size)
+    warn_of_lost_preparation(*written, path, image_spec, options.image_size)
     write_files(path, arrays, files, size_to_record(options))
 
 
@@ -164,23 +167,21 @@ def _record_thresholds(model, format, files, present, path):
         logger.warning("%s does not record `model.thresholds`: they are read as 0.5", path)
 
 
-def stored_in(model, options, format, normalization, present=({}, {}), facts=None):
+def stored_in(model, options, format, image_spec, class_names=None, present=None):
     """Return the first layout of a project that can describe a model, its arrays and JSON files.
 
-    `present` is the configuration next to weights alone, `facts` are the last arguments of
-    `Format.configure` for a directory.
+    Weights alone have no such files: `present` is the configuration next to them.
     """
     values, errors = values_of(model), []
     for row in _layouts(format, values, getattr(model, "layout", None)):
         try:
             check_describable(row, options)
-            arrays, files = arrays_of(values, options, row, normalization), {}
-            if facts is not None:
-                *_, resizing = facts
-                recorded = options.replace(image_size=resizing.whole(options.image_size))
-                files = row.configure(recorded, arrays, *facts)
-                present = tuple(files.get(name, {}) for name in CONFIGURATION)
-            lost = lost_options(arrays, present, options, row)
+            arrays, files = arrays_of(values, options, row, image_spec), {}
+            if present is None:
+                recorded = options.replace(image_size=image_spec.full_size(options.image_size))
+                files = row.configure(recorded, arrays, class_names, image_spec)
+            written = present or [files.get(name, {}) for name in CONFIGURATION]
+            lost = lost_options(arrays, written, options, row)
         except ValueError as error:
             errors.append((row.name == getattr(model, "layout", None), error))
             continue
@@ -313,22 +314,22 @@ def check_describable(format, options):
     format.check(options)
 
 
-def arrays_of(values, options, format, normalization):
+def arrays_of(values, options, format, image_spec):
     """Return the arrays of a file by name.
 
     Args:
         values: values of the model's variables, see `values_of`.
         options: options of the model.
         format: the `Format` of the file.
-        normalization: as in `save_checkpoint`.
+        image_spec: the `ImageSpec` of the file.
 
     Raises:
         ValueError: if the layout has no place for something in the model.
     """
     values = dict(values)
-    if KERNEL in values and not is_centered(normalization):
-        check_channels(normalization, options.image_channels, "normalization")
-        values |= released(values, normalization)
+    if KERNEL in values and not image_spec.is_centered:
+        check_channels(image_spec, options.image_channels, "normalization")
+        values |= released(values, image_spec)
     if not format.has_patch_bias(options):
         values = _without_patch_bias(format, values, options)
     values = _with_positions_of(format, values, options)

@@ -122,6 +122,14 @@ class Naming:
         self.sources[name] = source
         self.shapes[name] = tuple(shape)
 
+    def within(self, prefix):
+        """Return the same arrays of a file whose names have a prefix."""
+        sources = {
+            name: dataclasses.replace(source, name=prefix + source.name)
+            for name, source in self.sources.items()
+        }
+        return Naming(sources, self.shapes, [prefix + name for name in self.ignored])
+
     def renamed(self, rename):
         """Return the same arrays under other names."""
         naming = Naming({}, {}, self.ignored)

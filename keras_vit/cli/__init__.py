@@ -32,7 +32,6 @@ _DESCRIPTION = (
 )
 # Name of the handler of other libraries' warnings.
 _OTHERS = "keras-vit others"
-_NEW_FLAGS = {"--average-momentum": "--ema-momentum"}
 
 
 def import_keras_quietly():
@@ -106,7 +105,6 @@ def parse(args=None):
     Tyro's error box is shown as one line.
     """
     box, args = io.StringIO(), sys.argv[1:] if args is None else args
-    args = [_with_new_name(word) for word in args]
     if args[:2] == ["study", "paper"]:
         # It trains nothing, and has none of the arguments of the studies.
         args[:2] = ["study-paper"]
@@ -131,11 +129,6 @@ def parse(args=None):
         if box.getvalue():
             print(f"keras-vit: error: {describe_mistake(args, box.getvalue())}", file=sys.stderr)
         raise
-
-
-def _with_new_name(word):
-    flag, equals, value = word.partition("=")
-    return _NEW_FLAGS.get(flag.replace("_", "-"), flag) + equals + value
 
 
 def _has_no_run(command):

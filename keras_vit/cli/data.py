@@ -80,7 +80,7 @@ class Data:
             self._draw(train, *list(splits.items())[-1])
             print(f"pictures: {self.picture}")
         else:
-            print("pictures: none, they need matplotlib: pip install 'keras-vit[plots]'")
+            print("pictures: none, they need matplotlib: pip install 'keras-vit-zoo[plots]'")
         print(f"training pipeline: {images_per_second(train):.0f} images/s on this machine")
         if self.check:
             self._decode_all(splits)

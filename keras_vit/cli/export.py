@@ -60,7 +60,7 @@ class Export:
         """Export, and print where to."""
         from keras_vit.checkpoints.trained import load_trained
         from keras_vit.cli.convert import as_image_size
-        from keras_vit.models.model import resizing_of
+        from keras_vit.models.model import image_spec_of
         from keras_vit.models.parts import stored_size
         from keras_vit.serving.checks import check_export_settings
         from keras_vit.serving.export import export
@@ -87,7 +87,7 @@ class Export:
         model = load_trained(self.model, as_image_size(self.image_size))
         if calibration:
             encoded = (read_stored(file)[0] for file in calibration)
-            calibration = preprocess_files(encoded, stored_size(model), resizing_of(model))
+            calibration = preprocess_files(encoded, stored_size(model), image_spec_of(model))
         path = export(
             model,
             self.directory,

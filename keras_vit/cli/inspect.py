@@ -41,7 +41,7 @@ class Inspect:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.report import write_report
-        from keras_vit.models.model import resizing_of
+        from keras_vit.models.model import image_spec_of
 
         check_matplotlib()
         if self.count < 1 or (self.images and self.data):
@@ -52,20 +52,20 @@ class Inspect:
         if self.out.exists() and not self.out.is_dir():
             raise ValueError(f"`--out` must be a directory. Received: {str(self.out)!r}, a file")
         model = load_trained(self.model, as_image_size(self.image_size))
-        images = self._read(model.input_shape[1:3], resizing_of(model))
+        images = self._read(model.input_shape[1:3], image_spec_of(model))
         print(f"Inspecting {model.name} on {len(images)} images")
         page = write_report(model, images, self.out, verbose="auto" if sys.stdout.isatty() else 0)
         print(f"The figures are in {page.parent}, and all of them on one page: {page}")
 
-    def _read(self, size, resizing):
+    def _read(self, size, image_spec):
         from keras_vit.cli.data import first_images
         from keras_vit.serving.loaded import preprocess_files
         from keras_vit.serving.predict import read_image
 
         if self.images:
-            encoded = (read_image(file, resizing.antialias) for file in self._files())
-            return preprocess_files(encoded, size, resizing)
-        dataset = self._dataset(size, resizing)
+            encoded = (read_image(file, image_spec.antialias) for file in self._files())
+            return preprocess_files(encoded, size, image_spec)
+        dataset = self._dataset(size, image_spec)
         images, _ = first_images(dataset, self.count)
         if len(dataset.skipped):
             print(dataset.skipped)
@@ -79,19 +79,18 @@ class Inspect:
         count = min(self.count, len(files))
         return [files[number * len(files) // count] for number in range(count)]
 
-    def _dataset(self, size, resizing):
+    def _dataset(self, size, image_spec):
         """Return the split, shuffled as for training: a folder starts with one class."""
         from keras_vit.checkpoints.runs import find_model, run_of
         from keras_vit.data.datasets import load
-        from keras_vit.training.runs.saved_models import data_of
 
         run = run_of(find_model(self.model))
-        name = data_of(run, self.data)
+        name = self.data or run.get("data")
         if name is None:
             raise ValueError(
                 "`--images` or `--data` must be given for a model outside a run's directory. "
                 "Received: neither"
             )
         classes = run.get("classes") if self.data is None else None
-        options = {"classes": classes, "data_dir": self.data_dir, "resizing": resizing}
+        options = {"classes": classes, "data_dir": self.data_dir, "image_spec": image_spec}
         return load(name, self.split, size, min(self.count, 32), training=True, **options)

@@ -46,7 +46,7 @@ class Quickstart:
         if missing:
             raise ValueError(
                 "`keras-vit quickstart` needs scikit-learn and matplotlib: "
-                f"pip install 'keras-vit[demo]'. Received: no {' and no '.join(missing)}"
+                f"pip install 'keras-vit-zoo[demo]'. Received: no {' and no '.join(missing)}"
             )
         time = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
         workdir = self.workdir or pathlib.Path("runs") / f"quickstart-{time}"

@@ -62,18 +62,6 @@ def complete(args):
     return shlex.split(_command(run, given))[1:] + args[1:]
 
 
-def measures_upright(command):
-    """Return whether `train` turns the images of the few-shot accuracy; a resumed run as it began.
-
-    Earlier versions did not turn them, and did not record it.
-    """
-    is_one = command.seeds is None
-    workdir = command.workdir if is_one else command.workdir / f"seed-{command.recipe.seed}"
-    begun = read_run(workdir / LAST_MODEL) if command.resume else {}
-    measured = begun.get("measurements")
-    return measured[0].get("upright", False) if measured else command.recipe.upright
-
-
 def check_chosen(auto, recipe):
     """Return the recipe of a run of `auto`, after a check that given settings are those of the run.
 

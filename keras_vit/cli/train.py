@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.resumed import check_chosen, measures_upright
+from keras_vit.cli.resumed import check_chosen
 from keras_vit.cli.run_commands import as_recipe, train_command
 from keras_vit.cli.run_lines import describe_best, describe_fewshot, describe_seeds
 from keras_vit.core.arguments import check_integer
@@ -205,7 +205,7 @@ class Train:
             classes=self.fewshot_classes,
             data_dir=self.data_dir,
             max_skipped=self.max_skipped,
-            upright=measures_upright(self),
+            upright=self.recipe.upright,
         )
         return (MeasureRegularly(self.fewshot_every, fewshot),)
 

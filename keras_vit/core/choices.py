@@ -1,24 +1,10 @@
 """Values of options that several folders check."""
 
-# Poolings to one vector per image. `vision_transformer` also takes None, for all tokens.
-POOLINGS = ("token", "gap", "map", "token_gap")
-# Those that use the class token.
-CLASS_TOKEN_POOLINGS = ("token", "token_gap")
-POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none", "rotary", "relative")
-# Where learned position embeddings are added, in the words of table 8 of the ViT paper.
-POSITION_PLACEMENTS = ("stem", "every_layer", "every_layer_shared")
-# Position embeddings that may be added elsewhere than at the stem.
-PLACED_EMBEDDINGS = ("learned", "learned2d")
-# Position embeddings that are part of the attention among all patches of a known grid.
-ATTENTION_EMBEDDINGS = ("rotary", "relative")
 # Axes of the attention in the two halves of an axial block, and the names of the halves.
 AXES = ("rows", "columns")
 # Base of the frequencies of rotary position embeddings: `rope_theta` in the configuration of
 # DINOv3 in transformers, whose models all have it.
 ROTARY_BASE = 100.0
-# Attention by the backend's fused operation where that is faster, or always by products with the
-# scores.
-ATTENTION_PATHS = ("fused", "explicit")
 # Targets of masked patch prediction.
 TARGETS = ("mean_colour", "downsized", "pixels")
 # Loss of a segmenter, whose labels are masks, and its heads.

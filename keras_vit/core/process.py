@@ -3,14 +3,13 @@
 import contextlib
 import os
 import pathlib
-import re
+import resource
 import signal
 import sys
 import threading
 
 # Limit of a container, in bytes or `max` (cgroup v2).
 _MEMORY_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
-_STATUS = pathlib.Path("/proc/self/status")
 
 
 def num_cores():
@@ -28,14 +27,13 @@ def available_memory():
 
 
 def peak_memory():
-    """Return the greatest memory that this process has used so far, in bytes."""
-    if _STATUS.exists():
-        # Linux's `getrusage` would count the process that started this one, too.
-        return 1024 * int(re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text())[1])
-    import resource
+    """Return the greatest memory that this process has used so far, in bytes.
 
+    On Linux, a program that another one started counts that one's memory, too; a fork does not.
+    """
     # macOS counts in bytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def is_out_of_memory(error):

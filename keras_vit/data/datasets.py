@@ -26,7 +26,7 @@ from keras_vit.data.pipeline import Pipeline, check_order
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.features import compute_features, feature_source
-from keras_vit.data.sources.kinds import BY_POSITION, KINDS, find_kind, name_meant, names_with
+from keras_vit.data.sources.kinds import KINDS, find_kind, name_meant, names_with
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.data.sources.splits import SPLITS
 from keras_vit.data.sources.tfds import paper_dataset
@@ -92,7 +92,7 @@ def load(
         seed: seed of the order and the augmentation: the same seed gives the same batches.
         data_dir: directory of TensorFlow Datasets.
         **changes: fields of `Preprocessing` that replace those of `preprocessing`:
-            `min_crop_area`, `random_crop_from`, `central_crop_from`, `resizing`, `flip`,
+            `min_crop_area`, `random_crop_from`, `central_crop_from`, `image_spec`, `flip`,
             `augmentation`, `upright`, `one_hot`. Also `start_step` and `skip`, to resume a repeated
             dataset: the number of batches seen, and the ids of the images that were skipped
             (`skipped.ids`); `load(...).from_step(start_step, skip)` does the same. And `balanced`,
@@ -254,9 +254,6 @@ def _find_source(name, split, classes, data_dir, shard):
     if classes is not None:
         _check_taken("classes", "`classes`", taken, f"classes={classes!r}, name={name!r}")
         options["classes"] = classes
-    if name.startswith(BY_POSITION):
-        _check_taken("by_position", f"`{BY_POSITION}` before a name", taken, f"name={name!r}")
-        options["by_position"] = True
     if is_from_paper:
         return paper_dataset(DATASETS[name], split, shard=shard, **options)
     return kind.find(argument, split, shard=shard, **options)

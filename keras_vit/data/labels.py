@@ -8,10 +8,7 @@ import scipy.special
 
 from keras_vit.core.arguments import is_integer
 from keras_vit.core.class_names import check_class_names
-from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names, read_labels
-
-# `imagenet_class_names` was public here before it moved.
-__all__ = ["decode_predictions", "imagenet_class_names"]
+from keras_vit.core.imagenet import LABEL_FILES, read_labels
 
 # The sum of probabilities in bfloat16 (8 bits) differs from one by up to 0.4 %. Logits of so many
 # classes are never all positive with a sum this close to one.

@@ -112,8 +112,8 @@ def _connected(ray, address, workers):
     context = ray.data.DataContext.get_current()
     settings = ("enable_progress_bars", "print_on_execution_start")
     before = [getattr(context, name) for name in settings]
-    loggers = [logging.getLogger(name) for name in ("ray.data", "ray.data._internal")]
-    levels = [logger.level for logger in loggers]
+    logger = logging.getLogger("ray.data")
+    level = logger.level
     is_own = not ray.is_initialized()
     if is_own:
         # Logical cores: one more, for reading.
@@ -130,15 +130,13 @@ def _connected(ray, address, workers):
             raise ValueError(f"{rule}. Received: address={address!r} ({error})") from error
     for name in settings:
         setattr(context, name, False)
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
         for name, value in zip(settings, before, strict=True):
             setattr(context, name, value)
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logger.setLevel(level)
         if is_own:
             ray.shutdown()
 
@@ -183,6 +181,6 @@ def import_ray():
         import ray.data
     except ImportError as error:
         raise ImportError(
-            f"Ray is not installed: pip install 'keras-vit[ray]'. Received: {error}"
+            f"Ray is not installed: pip install 'keras-vit-zoo[ray]'. Received: {error}"
         ) from error
     return ray

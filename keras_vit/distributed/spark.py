@@ -31,7 +31,7 @@ def predict(dataframe, model, **settings):
         from pyspark.sql.types import StructField, StructType
     except ImportError as error:
         raise ImportError(
-            f"Spark is not installed: pip install 'keras-vit[spark]'. Received: {error}"
+            f"Spark is not installed: pip install 'keras-vit-zoo[spark]'. Received: {error}"
         ) from error
     predictor = Predictor(model, **settings)
     column = predictor.image_column(dataframe.columns)

@@ -39,7 +39,7 @@ def check_sklearn(method):
     """Raise `ValueError` if scikit-learn, which a method needs, is not installed."""
     if importlib.util.find_spec("sklearn") is None:
         raise ValueError(
-            f"The method `{method}` comes with scikit-learn: pip install 'keras-vit[demo]'. "
+            f"The method `{method}` comes with scikit-learn: pip install 'keras-vit-zoo[demo]'. "
             f"Received: method={method!r}"
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.files import read_npz, replacing
-from keras_vit.core.resizing import WHOLE_IMAGE
+from keras_vit.core.images import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.leaks import warn_of_turned
@@ -23,7 +23,7 @@ from keras_vit.data.sources.kinds import has_path
 from keras_vit.evaluation.classification import check_ends
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.inference import for_inference
-from keras_vit.models.model import resizing_of
+from keras_vit.models.model import image_spec_of
 from keras_vit.version import __version__
 
 
@@ -76,7 +76,7 @@ def split_features(
     """
     extractor = feature_extractor(model)
     image_size = model.input_shape[1:3]
-    resizing = WHOLE_IMAGE if central_crop_from else resizing_of(model)
+    image_spec = WHOLE_IMAGE if central_crop_from else image_spec_of(model)
 
     def compute():
         dataset = load(
@@ -84,7 +84,7 @@ def split_features(
             classes=classes,
             data_dir=data_dir,
             central_crop_from=central_crop_from,
-            resizing=resizing,
+            image_spec=image_spec,
             max_skipped=max_skipped,
             upright=upright,
         )
@@ -97,7 +97,13 @@ def split_features(
         warn_of_turned([fingerprints(source)])
     if cache is None:
         return *compute(), source.class_names
-    settings = (image_size, central_crop_from, max_skipped, upright, *dataclasses.astuple(resizing))
+    settings = (
+        image_size,
+        central_crop_from,
+        max_skipped,
+        upright,
+        *dataclasses.astuple(image_spec),
+    )
     key = _key(extractor, source.digest(), settings)
     # The name is for people; the digest identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")

@@ -21,7 +21,7 @@ from keras_vit.evaluation.fewshot import (
 from keras_vit.evaluation.processes import outputs_function
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.inference import for_inference, update_inference_copy
-from keras_vit.models.model import resizing_of
+from keras_vit.models.model import image_spec_of
 
 # Bytes of the decoded images of a split that are kept in memory; of a larger one, none are.
 MOST_KEPT = 2**29
@@ -107,13 +107,12 @@ class FewshotAccuracy:
             "shots": list(self.shots),
             "seeds": list(self.seeds),
             "classes": self.classes and list(self.classes),
-            # Earlier versions did not record it.
-            **({"upright": True} if self._options["upright"] else {}),
+            "upright": self._options["upright"],
         }
 
     def __call__(self, model):
         extractor = feature_extractor(model)
-        image_size, resizing = model.input_shape[1:3], resizing_of(model)
+        image_size, image_spec = model.input_shape[1:3], image_spec_of(model)
         if None in image_size:
             raise ValueError(
                 "`model` must be of one image size, as `keras_vit.resize` makes it. "
@@ -124,9 +123,9 @@ class FewshotAccuracy:
         compute = outputs_function(folded)
 
         def measure():
-            if self._read_as != (image_size, resizing):
-                self._examples = self._read(image_size, resizing)
-                self._read_as = image_size, resizing
+            if self._read_as != (image_size, image_spec):
+                self._examples = self._read(image_size, image_spec)
+                self._read_as = image_size, image_spec
             if folded is not extractor:
                 update_inference_copy(extractor, folded)
             return self._measure(compute)
@@ -148,9 +147,9 @@ class FewshotAccuracy:
                 found[f"fewshot_{count}shot_std"] = float(np.std(values, ddof=1))
         return found
 
-    def _read(self, image_size, resizing):
+    def _read(self, image_size, image_spec):
         logging.getLogger("keras_vit").info("reading %s for the few-shot accuracy", self.data)
-        options = {"image_size": image_size, "resizing": resizing, **self._options}
+        options = {"image_size": image_size, "image_spec": image_spec, **self._options}
         train, test = (load(self.data, split, **options) for split in ("train", "test"))
         labels = _labels_of(train)
         numbers = train.source.numbers

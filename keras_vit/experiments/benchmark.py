@@ -189,7 +189,9 @@ def _in_process(function_name, options):
 
     The last pair is `"status"` and the exit status.
     """
-    context = multiprocessing.get_context("spawn")
+    # A fork of a process that has imported nothing: `peak_memory` is its own alone.
+    context = multiprocessing.get_context("forkserver")
+    multiprocessing.set_forkserver_preload([])
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_run, args=(function_name, theirs, options))
     process.start()

@@ -17,9 +17,9 @@ from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.class_names import check_same_classes
 from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint, reported_of_run
 from keras_vit.experiments.reported import find_reported
-from keras_vit.models.model import resizing_of
+from keras_vit.models.model import image_spec_of
 from keras_vit.training.runs.run import EXCLUDED_FILE
-from keras_vit.training.runs.saved_models import check_data_path, data_of, warn_of_images
+from keras_vit.training.runs.saved_models import check_data_path, warn_of_images
 
 
 def open_trained(
@@ -46,8 +46,7 @@ def open_trained(
     """
     path = find_model(source)
     run = run_of(path)
-    # Earlier versions recorded neither.
-    if "backend" in run and not run.get("has_ended"):
+    if run and not run.get("has_ended"):
         logging.getLogger("keras_vit").info(
             "this run has not ended; to resume it: keras-vit train --resume --workdir %s",
             shlex.quote(str(path.parent)),
@@ -96,7 +95,7 @@ class TrainedModel:
         if data is None:
             check_data_path(name)
         if not options.get("central_crop_from"):
-            options.setdefault("resizing", resizing_of(self.model))
+            options.setdefault("image_spec", image_spec_of(self.model))
         if self.is_upright:
             options["upright"] = True
         dataset = load(
@@ -127,7 +126,7 @@ class TrainedModel:
         return name
 
     def _name_of(self, data):
-        name = data_of(self.run, data)
+        name = data or self.run.get("data")
         if name is None:
             raise ValueError(
                 "`data` must be given for a model outside of a run's directory. Received: data=None"
@@ -136,7 +135,7 @@ class TrainedModel:
 
     def is_own_data(self, data):
         """Whether a dataset is the one that the run trained on; `None` always is."""
-        return data is None or data_of(self.run, absolute_name(data)) == data_of(self.run)
+        return data is None or absolute_name(data) == self.run.get("data")
 
     def warn_of_images(self, data, split, images):
         """Log a warning that names the evaluated images that the model was trained on.
@@ -187,10 +186,9 @@ class TrainedModel:
         path = self.run.get("exclude")
         if path is None:
             return ()
-        # Runs of earlier versions kept no copy.
-        for file in (self.path.with_name(EXCLUDED_FILE), pathlib.Path(path)):
-            if file.is_file():
-                return file
+        copy = self.path.with_name(EXCLUDED_FILE)
+        if copy.is_file():
+            return copy
         logging.getLogger("keras_vit").warning(
             "the run left out the images listed in %s, which is missing: none are left out", path
         )

@@ -5,11 +5,10 @@ import logging
 import pathlib
 import textwrap
 
-from keras_vit.core.files import PARTIAL
+from keras_vit.core.files import PARTIAL, differences
 from keras_vit.core.locks import LOCK_FILE, exclusive_lock
 from keras_vit.data.datasets import find_source
 from keras_vit.data.sources.paper import DATASETS
-from keras_vit.experiments.digests import recorded_differences
 from keras_vit.experiments.paper.vtab import GROUPS, TASKS
 from keras_vit.training.runs.run import write_text
 
@@ -118,8 +117,7 @@ def read_results(workdir, settings):
     accuracies, before = recorded_results(workdir)
     if before is None:
         return accuracies
-    changed = recorded_differences(before, settings, pathlib.Path(workdir) / RESULTS_FILE)
-    if changed:
+    if changed := differences(before, settings):
         raise ValueError(
             "All tasks in a directory must be run with the settings they were begun with. "
             f"Received: {changed[0]}"

@@ -8,11 +8,8 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.arguments import as_pair, grid_size
+from keras_vit.core.choices import ROTARY_BASE
 from keras_vit.layers.base import Layer
-
-# Base of the frequencies of rotary position embeddings: `rope_theta` in the configuration of
-# DINOv3 in transformers, whose models all have it.
-ROTARY_BASE = 100.0
 
 
 class PositionEmbedding(Layer):

@@ -6,13 +6,11 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import as_pair, check_rate, constructor_arguments
+from keras_vit.core.choices import AXES
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.base import Dropout, Layer
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, LayerScale, layer_norm
-
-# Axes of the attention in the two halves of an axial block, and the names of the halves.
-AXES = ("rows", "columns")
 
 
 class Seeds(NamedTuple):

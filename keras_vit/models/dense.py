@@ -8,7 +8,6 @@ from keras import ops
 
 from keras_vit.core.arguments import as_pair, check_choice
 from keras_vit.core.choices import SEGMENTER_HEADS
-from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers import ClassToken, RegisterTokens, TransformerBlock
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import layer_norm
@@ -90,10 +89,11 @@ def backbone(
     dtype = copy.get_layer(blocks[-1]).dtype_policy
     options = token_stride(copy), channels, dtype
     if kind == "simple":
-        maps = simple_pyramid(_patches(copy, blocks[-1], dtype), levels, *options)
+        patches = _patches(copy, blocks[-1], dtype)
+        maps = {level: _pyramid_level(patches, level, *options) for level in levels}
     elif kind == "dpt":
         maps = {
-            level: reassembled(_with_class_token(copy, name, level, dtype), level, *options)
+            level: _reassembled(_with_class_token(copy, name, level, dtype), level, *options)
             for level, name in zip(levels, _spread(blocks, len(levels)), strict=True)
         }
     else:
@@ -136,24 +136,18 @@ def _with_class_token(model, name, level, dtype):
     return keras.layers.Dense(width, "gelu", dtype=dtype, name=f"{level}_readout")(maps)
 
 
-def simple_pyramid(patches, levels, stride, channels, dtype):
-    """Return a dictionary of the maps of ViTDet's simple feature pyramid.
-
-    Reference:
-        `SimpleFeaturePyramid` in `modeling/backbone/vit.py` of detectron2.
-    """
-    return {
-        level: _pyramid_level(patches, _doublings(stride, level), level, channels, dtype)
-        for level in levels
-    }
-
-
 def _doublings(stride, level):
     """Return how often the size of maps is doubled; halved if it is negative."""
     return round(math.log2(math.prod(stride)) / 2) - LEVELS[level]
 
 
-def _pyramid_level(maps, doublings, level, channels, dtype):
+def _pyramid_level(maps, level, stride, channels, dtype):
+    """Return the map of one level of ViTDet's simple feature pyramid.
+
+    Reference:
+        `SimpleFeaturePyramid` in `modeling/backbone/vit.py` of detectron2.
+    """
+    doublings = _doublings(stride, level)
     for number in range(doublings):
         if number:
             maps = layer_norm(dtype, f"{level}_up_{number - 1}_norm")(maps)
@@ -172,7 +166,7 @@ def _pyramid_level(maps, doublings, level, channels, dtype):
     return maps
 
 
-def reassembled(patches, level, stride, channels, dtype):
+def _reassembled(patches, level, stride, channels, dtype):
     """Return the map of one level of DPT.
 
     Reference:
@@ -209,7 +203,7 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
         A Functional model, not compiled.
 
     Raises:
-        ValueError: if `backbone` does not map images to a dictionary of maps, or `head` is unknown.
+        ValueError: if `head` is unknown.
 
     Reference:
         Segmenter (arXiv 2105.05633).
@@ -221,7 +215,6 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
     (None, 64, 96, 3)
     """
     check_choice("head", head, SEGMENTER_HEADS)
-    _check_maps(backbone)
     names = sorted(backbone.output)
     first = backbone.output[names[0]]
     dtype = backbone.layers[-1].dtype_policy
@@ -238,7 +231,7 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
     model = ImageModel(backbone.input, logits, name=backbone.name)
     carry(backbone, model, keeps_head=False)
     # Masks are those of whole images, however the checkpoint crops.
-    model.resizing = WHOLE_IMAGE
+    model.image_spec = model.image_spec.of_whole_image()
     return model
 
 
@@ -271,15 +264,6 @@ def _masks(maps, num_classes, dtype):
     tokens = layer_norm(dtype, "decoder_norm", EPSILON)(tokens)
     masks = MaskProduct(num_classes, dtype="float32", name="head")(tokens)
     return TokensToMap(1, dtype="float32", name="masks")(masks, maps)
-
-
-def _check_maps(backbone):
-    maps = getattr(backbone, "output", None)
-    if not isinstance(maps, dict) or any(len(output.shape) != 4 for output in maps.values()):
-        raise ValueError(
-            "`backbone` must be a model of `keras_vit.backbone`, from images to a dictionary of "
-            f"maps. Received: {type(backbone).__name__} {getattr(backbone, 'name', backbone)!r}"
-        )
 
 
 @keras.saving.register_keras_serializable("keras_vit")

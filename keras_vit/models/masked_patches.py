@@ -5,6 +5,7 @@ import keras
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.choices import TARGETS
 from keras_vit.layers import CorruptPatches, PatchEmbedding
+from keras_vit.models.model import options_of
 from keras_vit.models.parts import BLOCKS, token_grid, token_stride
 
 # 3 bits per channel, as in `keras_vit.data.images.colors`.
@@ -33,8 +34,7 @@ def masked_patch_predictor(model, target="mean_colour"):
         A Functional `keras.Model`, not compiled, with outputs in float32.
 
     Raises:
-        ValueError: if the model has no patches or its layers are not one chain, or the target is
-            unknown.
+        ValueError: if the model has no patches or carries no options, or the target is unknown.
 
     Reference:
         Sections 4.6 and B.1.2 of the ViT paper (arXiv 2010.11929).
@@ -78,27 +78,16 @@ def _find_chain(model):
             f"Received: the model {model.name!r} with {len(model.inputs)} inputs and "
             f"{len(places)} `PatchEmbedding` layers"
         )
-    chain, shared = [layers[places[0]]], _shared_positions(model)
+    chain = [layers[places[0]]]
+    is_shared = options_of(model).position_placement == "every_layer_shared"
     for layer in layers[places[0] + 1 :]:
         if layer.name in _AFTER_TOKENS:
             break
-        if shared is not None and all(isinstance(x, BLOCKS) for x in (chain[-1], layer)):
+        if is_shared and all(isinstance(x, BLOCKS) for x in (chain[-1], layer)):
             # The layer is listed once, and called again between two blocks.
-            chain.append(shared)
-        elif layer.input is not chain[-1].output:
-            raise ValueError(
-                "`model` must be a chain of layers from the patches to the last LayerNorm. "
-                f"Received: a model whose layer {layer.name!r} does not follow {chain[-1].name!r}"
-            )
+            chain.append(model.get_layer("position_embedding"))
         chain.append(layer)
     return chain[0], chain[1:]
-
-
-def _shared_positions(model):
-    """Return the layer that adds position embeddings at the beginning of each block, or `None`."""
-    placement = getattr(getattr(model, "options", None), "position_placement", None)
-    is_shared = placement == "every_layer_shared"
-    return model.get_layer("position_embedding") if is_shared else None
 
 
 def _predict(tokens, target, patch_size, channels):

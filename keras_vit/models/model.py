@@ -7,13 +7,17 @@ import pathlib
 import keras
 
 from keras_vit.core.class_names import check_class_names
+from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
 from keras_vit.core.pixels import check_images
-from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 from keras_vit.core.several_labels import check_thresholds
 from keras_vit.models.options import options_from_config
 
-# Mean and standard deviation, per channel or of all, of pixels in [0, 1] that become [-1, 1].
-CENTERED = ((0.5,), (0.5,))
+# They take probabilities by default.
+CROSSENTROPIES = (
+    keras.losses.sparse_categorical_crossentropy,
+    keras.losses.categorical_crossentropy,
+    keras.losses.binary_crossentropy,
+)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -31,10 +35,8 @@ class ImageModel(keras.Model):
       has none.
     - `thresholds`: a tuple with the probability above which each class is predicted, if an image
       may have several labels (its probabilities are sigmoids), or `None`. It is like `class_names`.
-    - `normalization`: `(mean, standard_deviation)` of pixels in [0, 1] with which the weights were
-      trained, each a tuple of one number or one per channel. The patch projection contains it;
-      `keras_vit.save_checkpoint` restores it.
-    - `resizing`: a `keras_vit.core.resizing.Resizing`, how images were resized and cropped.
+    - `image_spec`: an `keras_vit.core.images.ImageSpec`, how images were resized, cropped and
+      normalized.
     - `layout`: name of the checkpoint layout that the weights were read from, or `None`.
       `keras_vit.save_checkpoint` prefers it to the other layouts of the project.
 
@@ -46,8 +48,7 @@ class ImageModel(keras.Model):
 
     # Keras keeps the graph of layers in a subclass that has no constructor of its own.
     options = layout = _class_names = _thresholds = None
-    normalization = CENTERED
-    resizing = WHOLE_IMAGE
+    image_spec = WHOLE_IMAGE
 
     @property
     def class_names(self):
@@ -96,21 +97,19 @@ class ImageModel(keras.Model):
             "options": self.options and dataclasses.asdict(self.options),
             "class_names": self.class_names,
             "thresholds": self.thresholds,
-            "normalization": self.normalization,
-            "resizing": dataclasses.asdict(self.resizing),
+            "image_spec": dataclasses.asdict(self.image_spec),
             "layout": self.layout,
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        names = "options", "class_names", "thresholds", "normalization", "resizing", "layout"
+        names = "options", "class_names", "thresholds", "image_spec", "layout"
         facts = {name: config.pop(name) for name in names}
         model = super().from_config(config, custom_objects)
         model.options = facts["options"] and options_from_config(facts["options"])
         model.class_names, model.thresholds = facts["class_names"], facts["thresholds"]
-        model.normalization = tuple(map(tuple, facts["normalization"]))
-        model.resizing, model.layout = Resizing(**facts["resizing"]), facts["layout"]
+        model.image_spec, model.layout = ImageSpec(**facts["image_spec"]), facts["layout"]
         follow_dtype(model)
         return model
 
@@ -118,14 +117,13 @@ class ImageModel(keras.Model):
 def warn_of_loss(model):
     """Log a warning if the outputs of a model are logits, and its loss takes probabilities."""
     loss = keras.losses.get(model.loss) if isinstance(model.loss, str) else model.loss
-    kinds = keras.losses.SparseCategoricalCrossentropy, keras.losses.CategoricalCrossentropy
-    takes_probabilities = isinstance(loss, (*kinds, keras.losses.BinaryCrossentropy))
+    function = getattr(loss, "fn", loss)
     is_of_logits = model.options is None or model.options.classifier_activation is None
-    if takes_probabilities and not loss.from_logits and is_of_logits:
+    if function in CROSSENTROPIES and not getattr(loss, "from_logits", False) and is_of_logits:
         logging.getLogger("keras_vit").warning(
             "the model returns logits, and the loss %s takes probabilities: give it "
             "from_logits=True, or build the model with classifier_activation='softmax'",
-            loss.name,
+            function.__name__,
         )
 
 
@@ -152,8 +150,7 @@ def carry(model, new, keeps_head=True, **changes):
     if not (isinstance(model, ImageModel) and isinstance(new, ImageModel)):
         return
     new.options = model.options and model.options.replace(**changes)
-    new.normalization, new.layout = model.normalization, model.layout
-    new.resizing = model.resizing
+    new.image_spec, new.layout = model.image_spec, model.layout
     follow_dtype(new)
     if keeps_head:
         new.class_names, new.thresholds = model.class_names, model.thresholds
@@ -170,16 +167,16 @@ def options_of(model):
     return options
 
 
-def resizing_of(model):
-    """Return the `Resizing` of a model; a model of another class has the default one."""
-    return getattr(model, "resizing", WHOLE_IMAGE)
+def image_spec_of(model):
+    """Return the `ImageSpec` of a model; a model of another class has the default one."""
+    return getattr(model, "image_spec", WHOLE_IMAGE)
 
 
 def set_origin(model, path):
     """Record on a model which file its weights come from; `None` for new or published weights."""
-    model._keras_vit_origin = None if path is None else pathlib.Path(path).resolve()
+    model.keras_vit_origin = None if path is None else pathlib.Path(path).resolve()
 
 
 def origin_of(model):
     """Return the path of `set_origin`, `None` if there is none."""
-    return getattr(model, "_keras_vit_origin", None)
+    return getattr(model, "keras_vit_origin", None)

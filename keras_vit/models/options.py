@@ -202,8 +202,6 @@ class VitOptions(Options):
             if is_wrong:
                 received = ", ".join(f"{name}={getattr(self, name)!r}" for name in names.split())
                 raise ValueError(f"{rule}. Received: {received}")
-        if self.image_size is not None:
-            grid_size(self.image_size, self.stride)
 
     def _rules(self):
         """Yield what a model cannot be: whether it is, the rule, and the options concerned."""

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.arguments import grid_size
+from keras_vit.core.choices import AXES
 from keras_vit.layers import (
     AxialTransformerBlock,
     ClassToken,
@@ -20,7 +21,6 @@ from keras_vit.layers import (
 from keras_vit.layers.base import parts
 from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.resnet import Bottleneck
-from keras_vit.layers.transformer import AXES
 from keras_vit.models.vit import ADDED_POSITIONS, default_grid
 
 HEAD_LAYERS = ("projection", "pre_logits", "head")
@@ -189,15 +189,9 @@ def first_kernel(model):
     a hybrid or a ResNet.
     """
     check_backbone(model)
-    for layer in model.layers:
-        if isinstance(layer, StandardizedConv2D):
-            return _to_numpy(layer.standardize(layer.kernel))
-        if isinstance(layer, PatchEmbedding):
-            return _to_numpy(layer.projection.kernel)
-    raise ValueError(
-        "`model` must have a `PatchEmbedding` or a `StandardizedConv2D` among its layers. "
-        f"Received: the model {model.name!r} without them"
-    )
+    layer = _layers_of(model, (StandardizedConv2D, PatchEmbedding))[0]
+    is_patch = isinstance(layer, PatchEmbedding)
+    return _to_numpy(layer.projection.kernel if is_patch else layer.standardize(layer.kernel))
 
 
 def has_positions(model):

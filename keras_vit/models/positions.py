@@ -54,10 +54,6 @@ def resize_position_embedding(
     """
     table = np.asarray(table)
     check_choice("method", method, METHODS)
-    if isinstance(target_grid, int):
-        raise ValueError(
-            f"`target_grid` must be a pair `(rows, columns)`. Received: target_grid={target_grid}"
-        )
     target_grid = as_pair(target_grid, "target_grid")
     source_grid = _source_grid(table, source_grid, num_prefix_tokens)
     prefix, grid = table[:, :num_prefix_tokens], table[:, num_prefix_tokens:]

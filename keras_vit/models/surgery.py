@@ -12,7 +12,7 @@ from keras_vit.core.arguments import as_pair, grid_size, is_integer
 from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, PatchEmbedding
 from keras_vit.layers.base import KeepsParts, freeze_parts, frozen_parts, parts, set_trainable
 from keras_vit.layers.dense import Dense
-from keras_vit.models.model import CENTERED, ImageModel, carry
+from keras_vit.models.model import ImageModel, carry, image_spec_of
 from keras_vit.models.parts import (
     BLOCKS,
     HEAD_LAYERS,
@@ -173,7 +173,7 @@ def resize_by(method, model, image_size=None, patch_size=None):
     carry(model, resized, **changes)
     if isinstance(resized, ImageModel) and resized.input_shape != model.input_shape:
         # A model of any size has the size that its positions are stored for.
-        resized.resizing = model.resizing.at(stored_size(resized), stored_size(model))
+        resized.image_spec = model.image_spec.at(stored_size(resized), stored_size(model))
     return resized
 
 
@@ -381,8 +381,8 @@ def _new_stride(model, patch_size):
 
 def _copy_weights(source, target, values, method):
     grids = stored_grid(source), stored_grid(target)
+    old_variables = {old.path: old for old in source.weights}
     for layer in target.layers:
-        old_variables = {old.path: old for old in source.get_layer(layer.name).weights}
         for new in layer.weights:
             old = old_variables.get(new.path)
             if new.path in values:
@@ -413,7 +413,7 @@ def _resized(old, new, layer, grids, method):
 
 def _keep_mean_of_images(source, target):
     """Let the kernel see what it saw before it absorbed the normalization: the mean as zero."""
-    mean, _ = getattr(source, "normalization", CENTERED)
+    mean = image_spec_of(source).mean
     layers = [
         model.get_layer(layer.name)
         for model in (source, target)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_vit.core.arguments import check_choice
 from keras_vit.layers.base import quantize_layer
 from keras_vit.models.model import carry
 from keras_vit.models.parts import find_blocks
@@ -16,9 +15,6 @@ from keras_vit.models.surgery import (
     lora_parts,
     plain,
 )
-
-# Modes of `quantize`.
-QUANTIZATIONS = ("int8", "int4", "float8")
 
 
 def enable_lora(
@@ -119,7 +115,6 @@ def quantize(model: keras.Model, mode: str) -> keras.Model:
     >>> keras_vit.quantize(model, "int8").get_layer("block_0").mlp.dense_0.kernel.dtype
     'int8'
     """
-    check_choice("mode", mode, QUANTIZATIONS)
     modes = {part.quantization_mode for part in dense_parts(model)}
     if modes != {None} or (mode == "float8" and lora_parts(model)):
         raise ValueError(

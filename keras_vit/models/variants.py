@@ -1,10 +1,7 @@
 """The table of architectures."""
 
 import ast
-import difflib
-import re
 
-from keras_vit.core.files import exists
 from keras_vit.models.options import Options, ResNetOptions, VitOptions, is_resnet
 
 
@@ -99,7 +96,7 @@ def find_variant(name: str) -> Options:
         if row.name == known:
             return _with_arguments(row, name) if parenthesis else row
     raise ValueError(
-        f"`variant` must be the name of an architecture, such as {nearest_variants(name)}. "
+        "`variant` must be the name of an architecture in `keras_vit.list_variants()`. "
         f"Received: variant={name!r}"
     )
 
@@ -137,22 +134,10 @@ def builder_name(row):
     return row.name.partition("(")[0]
 
 
-def nearest_variants(name):
-    """Return the three names that are most similar to one, as a text."""
-    names = [row.name for row in VARIANTS]
-    return ", ".join(difflib.get_close_matches(str(name), names, n=3, cutoff=0))
-
-
 def is_variant(model):
     """Return whether a string is the name of a variant, even if a path has the same name."""
     name = model.partition("(")[0] if isinstance(model, str) else None
     return any(row.name == name for row in VARIANTS)
-
-
-def is_variant_or_mistyped(model):
-    """Return whether a string is the name of a variant, or a word that is no path either."""
-    is_word = re.fullmatch(r"\w+(\(.*\))?", str(model))
-    return is_variant(model) or bool(is_word and not exists(model))
 
 
 def match_variant(options: Options) -> Options | None:

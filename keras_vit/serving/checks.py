@@ -84,7 +84,8 @@ def _check_warmup(batch_size, warmup_batch_sizes):
         )
     if not has_serving_api():
         raise ValueError(
-            "`warmup_batch_sizes` needs tensorflow-serving-api: pip install 'keras-vit[serving]'. "
+            "`warmup_batch_sizes` needs tensorflow-serving-api: "
+            "pip install 'keras-vit-zoo[serving]'. "
             f"Received: warmup_batch_sizes={warmup_batch_sizes!r}"
         )
 
@@ -122,7 +123,7 @@ def check_precision(row, quantize):
     if missing:
         raise ValueError(
             f"`format={row.name!r}` needs {', '.join(needed)}: "
-            f"pip install 'keras-vit[{row.name}]'. Received: no {' and no '.join(missing)}"
+            f"pip install 'keras-vit-zoo[{row.name}]'. Received: no {' and no '.join(missing)}"
         )
 
 

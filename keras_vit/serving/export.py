@@ -13,10 +13,9 @@ from typing import Any
 import keras
 
 from keras_vit.core.class_names import check_class_names
-from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import resize
 from keras_vit.models.inference import for_inference
-from keras_vit.models.model import resizing_of
+from keras_vit.models.model import image_spec_of
 from keras_vit.models.options import changed_options
 from keras_vit.models.parts import has_zero_head, stored_size, warn_of_zero_head
 from keras_vit.models.variants import match_variant
@@ -27,11 +26,6 @@ from keras_vit.serving.formats.saved_model import USUAL_SIGNATURES
 from keras_vit.serving.operations import write_operations
 from keras_vit.serving.versions import new_version
 from keras_vit.version import __version__
-
-_RESIZED = (
-    "bilinear resize of the whole image without antialiasing and with half-pixel centers, to "
-    "floats, as tf.image.resize"
-)
 
 
 def export(
@@ -141,7 +135,7 @@ def export(
     if row.has_signatures:
         settings = {
             "signatures": signatures,
-            "resizing": resizing_of(model),
+            "image_spec": image_spec_of(model),
             "class_names": class_names,
             "thresholds": getattr(model, "thresholds", None),
             "top_k": top_k,
@@ -151,7 +145,7 @@ def export(
         if warmup_batch_sizes is None:
             warmup_batch_sizes = (batch_size or 1,) if has_serving_api() else ()
             if not warmup_batch_sizes:
-                text = "no requests to warm up, which need pip install 'keras-vit[serving]'"
+                text = "no requests to warm up, which need pip install 'keras-vit-zoo[serving]'"
                 logging.getLogger("keras_vit").info(text)
     with new_version(directory, version) as (folder, publish), _enough_space(directory):
         if has_zero_head(model):
@@ -192,7 +186,7 @@ def _facts(model, format, quantize):
     options = getattr(model, "options", None)
     row = match_variant(options) if options else None
     changed = changed_options(options, row) if options else {}
-    resizing = resizing_of(model)
+    image_spec = image_spec_of(model)
     thresholds = getattr(model, "thresholds", None)
     return {
         "model": model.name,
@@ -203,9 +197,8 @@ def _facts(model, format, quantize):
         "image_size": stored_size(model),
         "num_classes": model.output_shape[-1],
         "parameters": model.count_params(),
-        "preprocessing": f"{_RESIZED if resizing == WHOLE_IMAGE else resizing.in_words()}; "
-        "(pixels - 127.5) / 127.5",
-        "resizing": dataclasses.asdict(resizing),
+        "preprocessing": f"{image_spec.in_words()}; (pixels - 127.5) / 127.5",
+        "image_spec": dataclasses.asdict(image_spec),
         **({} if thresholds is None else {"thresholds": thresholds}),
         "format": format,
         "quantize": quantize,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from keras_vit.core.arguments import as_pair
-from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
+from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
 from keras_vit.data.images.decoding import explain
 from keras_vit.data.images.transforms import read_evaluation_image
 from keras_vit.serving.formats import file_names, format_of
@@ -27,8 +27,8 @@ def load_export(version):
     size, answer = load_parts(version)
     if size is None:
         return answer
-    resizing, _ = recorded(version)
-    return lambda encoded: answer(preprocess_encoded(encoded, size, resizing))
+    image_spec, _ = recorded(version)
+    return lambda encoded: answer(preprocess_encoded(encoded, size, image_spec))
 
 
 def load_parts(version, image_size=None):
@@ -90,15 +90,12 @@ def input_size(version, size):
 
 
 def recorded(version):
-    """Return the `Resizing` and the thresholds that the `model.json` of a version records."""
+    """Return the `ImageSpec` and the thresholds that the `model.json` of a version records."""
     path = pathlib.Path(version) / "model.json"
-    # Earlier versions did not write one, and had this way alone.
-    if not path.is_file():
-        return WHOLE_IMAGE, None
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return Resizing(**facts.get("resizing", {})), facts.get("thresholds")
-    except (AttributeError, TypeError, ValueError) as error:
+        return ImageSpec(**facts["image_spec"]), facts.get("thresholds")
+    except (KeyError, OSError, TypeError, ValueError) as error:
         raise ValueError(
             f"{str(path)!r} must say how images are resized, as `export` writes it. "
             f"Received: {error}"
@@ -108,7 +105,7 @@ def recorded(version):
 def preprocess_files(
     encoded: Iterable[str | os.PathLike | bytes],
     image_size: int | tuple[int, int],
-    resizing: Resizing = WHOLE_IMAGE,
+    image_spec: ImageSpec = WHOLE_IMAGE,
 ) -> np.ndarray:
     """Decode and preprocess image files as in evaluation.
 
@@ -117,8 +114,8 @@ def preprocess_files(
     Args:
         encoded: iterable of paths, or of bytes, the contents of the files.
         image_size: int or `(height, width)`, in pixels, such as `model.input_shape[1:3]`.
-        resizing: a `Resizing`, such as `model.resizing`; by default the whole image is resized as
-            in the ViT paper.
+        image_spec: an `ImageSpec`, such as `model.image_spec`; by default the whole image is
+            resized as in the ViT paper.
 
     Returns:
         A float32 array `(images, height, width, 3)` in [-1, 1].
@@ -132,23 +129,25 @@ def preprocess_files(
     (1, 32, 32, 3)
     """
     image_size = as_pair(image_size, "image_size")
-    if not isinstance(resizing, Resizing):
+    if not isinstance(image_spec, ImageSpec):
         raise ValueError(
-            "`resizing` must be a `Resizing`, such as `model.resizing`. "
-            f"Received: resizing={resizing!r}"
+            "`image_spec` must be an `ImageSpec`, such as `model.image_spec`. "
+            f"Received: image_spec={image_spec!r}"
         )
     if isinstance(encoded, (str, bytes, os.PathLike)):
         raise ValueError(
             "`encoded` must be a list of paths, or of the bytes of files. "
             f"Received: encoded={encoded!r:.80}"
         )
-    images = [_prepared(number, file, image_size, resizing) for number, file in enumerate(encoded)]
+    images = [
+        _prepared(number, file, image_size, image_spec) for number, file in enumerate(encoded)
+    ]
     if not images:
         raise ValueError("`encoded` must have at least one image. Received: none")
     return np.stack(images)
 
 
-def _prepared(number, file, image_size, resizing):
+def _prepared(number, file, image_size, image_spec):
     """Return an image, or raise an error that names its file or, of bytes, its number."""
     from tensorflow import errors
 
@@ -160,12 +159,12 @@ def _prepared(number, file, image_size, resizing):
     except (OSError, TypeError, ValueError) as error:
         raise ValueError(f"{rule} read. Received: {name} ({error})") from error
     try:
-        return read_evaluation_image(contents, image_size, resizing)
+        return read_evaluation_image(contents, image_size, image_spec)
     except errors.OpError as error:
         reason = explain(error, contents)
         raise ValueError(f"{rule} decoded. Received: {name} ({reason})") from error
 
 
-def preprocess_encoded(encoded, image_size, resizing=WHOLE_IMAGE):
+def preprocess_encoded(encoded, image_size, image_spec=WHOLE_IMAGE):
     """Preprocess the bytes of files as `preprocess_files` does; errors are TensorFlow's."""
-    return np.stack([read_evaluation_image(file, image_size, resizing) for file in encoded])
+    return np.stack([read_evaluation_image(file, image_size, image_spec) for file in encoded])

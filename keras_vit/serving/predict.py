@@ -41,7 +41,7 @@ def read_image(path, accurate=False):
 
     Args:
         path: path of the file.
-        accurate: as in `decode`, for a photograph that is rotated: `resizing.antialias` of the
+        accurate: as in `decode`, for a photograph that is rotated: `image_spec.antialias` of the
             model that takes it.
 
     Raises:

@@ -39,8 +39,8 @@ def load_runner(path: str | os.PathLike) -> "Runner":
     row = rows[path.suffix]
     if importlib.util.find_spec(row.runtime) is None:
         raise ValueError(
-            f"`path` needs {row.runtime.replace('_', '-')}: pip install 'keras-vit[{row.name}]'. "
-            f"Received: path={str(path)!r}"
+            f"`path` needs {row.runtime.replace('_', '-')}: "
+            f"pip install 'keras-vit-zoo[{row.name}]'. Received: path={str(path)!r}"
         )
     if not path.exists():
         raise ValueError(f"`path` must exist. Received: path={str(path)!r}, which is not there")

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_vit.data.sources.listing import describe_left_out, list_images
-from keras_vit.models.model import resizing_of
+from keras_vit.models.model import image_spec_of
 from keras_vit.models.parts import stored_size
 from keras_vit.serving.loaded import load_export, preprocess_files
 from keras_vit.serving.predict import read_stored
@@ -51,7 +51,7 @@ def verify(model, version, files, batch_size=8):
     expected, found = [], []
     for start in range(0, len(files), batch_size):
         encoded = [read_stored(path)[0] for path in files[start : start + batch_size]]
-        images = preprocess_files(encoded, stored_size(model), resizing_of(model))
+        images = preprocess_files(encoded, stored_size(model), image_spec_of(model))
         expected.append(keras.ops.convert_to_numpy(model(images, training=False)))
         found.append(answer(encoded))
     expected, found = np.concatenate(expected).astype("float32"), np.concatenate(found)

@@ -24,9 +24,9 @@ PROCESS_COUNTS = (
 # Axis along which a block's variable is sharded: heads, and the MLP's hidden width. In an axial
 # block, the name of the half is before those of its layers.
 BLOCK_LAYOUTS = {
-    r"block_\d+/(\w+/)?attention/(query|key|value)/kernel": (None, "model", None),
-    r"block_\d+/(\w+/)?attention/(query|key|value)/bias": ("model", None),
-    r"block_\d+/(\w+/)?attention/output/kernel": ("model", None, None),
+    r"block_\d+/(\w+/)?attention/(query|key|value)/kernel": (None, "model"),
+    r"block_\d+/(\w+/)?attention/(query|key|value)/bias": ("model",),
+    r"block_\d+/(\w+/)?attention/output/kernel": ("model", None),
     r"block_\d+/(\w+/)?mlp/dense_0/kernel": (None, "model"),
     r"block_\d+/(\w+/)?mlp/dense_0/bias": ("model",),
     r"block_\d+/(\w+/)?mlp/dense_1/kernel": ("model", None),

@@ -110,10 +110,10 @@ def fit(
     state = _find_state(workdir, keep) if resume else None
     images = run_fingerprints(data) if is_first_process() else {}
     options = recorded_options(model)
-    has_same_images = False
+    has_same_images = state is not None and bool(images)
+    if has_same_images:
+        check_same_images(pathlib.Path(workdir).expanduser(), images, state)
     if state is not None:
-        if images:
-            has_same_images = check_same_images(pathlib.Path(workdir).expanduser(), images, state)
         check_same_model(options, state)
     with own_directory(workdir) as own:
         check_new(own, resume)

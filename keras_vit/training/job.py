@@ -30,7 +30,7 @@ from keras_vit.training.recipes.checks import check_accumulation
 from keras_vit.training.recipes.machine import check_memory
 from keras_vit.training.runs.announcement import announce
 from keras_vit.training.runs.run import HANDLING, check_new, check_same_recipe
-from keras_vit.training.runs.saved_models import check_data_path, data_of
+from keras_vit.training.runs.saved_models import check_data_path
 from keras_vit.training.starting_model import (
     check_keeps_head,
     check_shards,
@@ -188,8 +188,6 @@ def train(
     if teacher is not None:
         is_named = not isinstance(teacher, keras.Model)
         facts["teacher"] = absolute_model_name(teacher) if is_named else teacher.name
-    # Before version 0.2 datasets were divided in another way.
-    name = data_of(begun, data)
     # The model of an earlier run may be in a reference cycle and take the memory of this one.
     gc.collect()
     with _scope(is_built, strategy, model_shards):
@@ -201,13 +199,13 @@ def train(
         if keep_head:
             check_keeps_head(model, recipe.loss)
         if begun:
-            check_data_path(name)
+            check_data_path(data)
         # Before the data are read, and before the model is made, which sets the seed.
         with explaining_shards("teacher"):
             teacher = load_teacher(teacher)
         datasets = load_training_data(
             recipe,
-            name,
+            data,
             classes,
             fraction,
             cache,
@@ -222,7 +220,7 @@ def train(
         if epoch_examples is not None:
             datasets[0].num_examples = epoch_examples
         loaded = {split: datasets[0], validation: datasets[1]}
-        warn_of_splits(name, loaded, classes, exclude or (), recipe.upright)
+        warn_of_splits(data, loaded, classes, exclude or (), recipe.upright)
         if not is_built:
             names = datasets[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)

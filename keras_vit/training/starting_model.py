@@ -17,14 +17,13 @@ from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import check_model_path, load_unscaled
 from keras_vit.core.choices import SEGMENTATION
 from keras_vit.core.imagenet import as_words
-from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import find_variant, freeze_blocks, replace_head, resize
 from keras_vit.models.dense import backbone, segmenter
-from keras_vit.models.model import resizing_of
+from keras_vit.models.model import image_spec_of
 from keras_vit.models.options import is_resnet
 from keras_vit.models.surgery import dense_parts, freeze_base
 from keras_vit.models.tuning import enable_lora, quantize
-from keras_vit.models.variants import is_variant, is_variant_or_mistyped
+from keras_vit.models.variants import is_variant
 from keras_vit.training.distribution import num_parts
 from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
 
@@ -81,9 +80,9 @@ def make_model(
     for layer in made.layers:
         if hasattr(layer, "remat"):
             layer.remat = recipe.remat
-    _log_other_resizing(resizing_of(made))
+    _log_other_resizing(image_spec_of(made))
     # Runs evaluate images that are resized as in the ViT paper.
-    made.resizing = WHOLE_IMAGE
+    made.image_spec = image_spec_of(made).of_whole_image()
     if recipe.lora_rank is not None:
         made = enable_lora(made, recipe.lora_rank, recipe.lora_alpha)
     try:
@@ -106,7 +105,7 @@ def make_model(
 def _make_model(recipe, model, num_classes, dtype):
     """Return a new model, or a trained one: with its own head if `num_classes` is `None`."""
     keras.utils.set_random_seed(recipe.seed)
-    if is_variant_or_mistyped(model):
+    if is_variant(model):
         return _build_variant(recipe, find_variant(model), num_classes, dtype)
     path = find_model(model)
     if path.suffix != ".keras":
@@ -216,10 +215,10 @@ def _build_variant(recipe, variant, num_classes, dtype):
     return build(variant.name, **options)
 
 
-def _log_other_resizing(resizing):
+def _log_other_resizing(image_spec):
     """Log how the images of a model were resized, if runs resize them in another way."""
-    default = dataclasses.asdict(WHOLE_IMAGE)
-    own = dataclasses.asdict(resizing).items()
+    default = dataclasses.asdict(image_spec.of_whole_image())
+    own = dataclasses.asdict(image_spec).items()
     changed = [f"{name}={value!r}" for name, value in own if value != default[name]]
     if changed:
         logging.getLogger("keras_vit").info(

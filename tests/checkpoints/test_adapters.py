@@ -12,7 +12,8 @@ from tests.fixtures.kernels import logits_of, small, tuned
 
 
 def fresh(rank=2, alpha=3, layers=None, **options):
-    return keras_vit.enable_lora(small(**options), rank, alpha, layers)
+    model = small(**options)
+    return keras_vit.enable_lora(model, rank, alpha, layers)
 
 
 @pytest.mark.parametrize("options", [{}, {"distillation_token": True}])

@@ -53,7 +53,7 @@ def test_another_head_and_size_are_said_in_one_line_each(tiny_file, caplog):
     assert not ops.convert_to_numpy(loaded.get_layer("head").kernel.value).any()
     assert caplog.messages == [
         f"{path}: its head is replaced by one of zeros, with 3 classes",
-        f"{path}: position embeddings are resized from 32x32 to 48x32 pixels",
+        f"{path}: the model is resized from images of (32, 32) to (48, 32) pixels",
     ]
 
 

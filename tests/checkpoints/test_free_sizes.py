@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import resize, resnet, vision_transformer
+from keras_vit import resnet
 from keras_vit.checkpoints import inspect_checkpoint
+from keras_vit.models import resize, vision_transformer
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.tiny import TINY, images
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
-from keras_vit.core.choices import POSITION_EMBEDDINGS
 from keras_vit.models import resize, vision_transformer
+from keras_vit.models.options import POSITION_EMBEDDINGS
 from tests.fixtures.checkpoint_files import random_model, saved, unchanged
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.models import ABLATIONS

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import resnet, vision_transformer
+from keras_vit import resnet
 from keras_vit.checkpoints import (
     from_checkpoint,
     inspect_checkpoint,
@@ -12,6 +12,7 @@ from keras_vit.checkpoints import (
     save_checkpoint,
 )
 from keras_vit.checkpoints.formats import written_formats
+from keras_vit.models import vision_transformer
 from keras_vit.models.files import check_finite, load_model
 from tests.fixtures.checkpoint_files import saved, target, unchanged
 from tests.fixtures.tiny import TINY
@@ -73,7 +74,7 @@ def test_a_keras_file_is_not_loaded(tmp_path):
     with pytest.raises(ValueError, match=f"`model` {MESSAGE}"):
         load_model(path)
     # Its summary, and its weights without the head, are those of any file.
-    assert inspect_checkpoint(path).options.num_classes == 3
+    assert inspect_checkpoint(path).options["num_classes"] == 3
     assert from_checkpoint(path, num_classes=2).output_shape == (None, 2)
     with pytest.raises(ValueError, match="whose array 'head/bias' has NaN or infinity"):
         from_checkpoint(path)

@@ -9,6 +9,7 @@ from keras import ops
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpoint
 from keras_vit.checkpoints.positions import PositionRows, position_rows
 from keras_vit.layers.positions import sincos_table
+from keras_vit.models.model import options_of
 from keras_vit.models.vit import build_model
 from tests.fixtures.checkpoint_files import case_arrays, random_model, unchanged, write
 from tests.fixtures.reference import assert_logits, case_model, case_outputs, case_path
@@ -141,7 +142,8 @@ def test_fixed_positions_are_assumed_with_a_warning(tmp_path, caplog):
     line = f"{fixed} has no position embedding: the fixed sines and cosines are assumed"
     assert caplog.messages == [line]
     caplog.clear()
-    load_checkpoint(build_model(model.options.replace(position_embedding="none")), fixed)
+    options = options_of(model).replace(position_embedding="none")
+    load_checkpoint(build_model(options), fixed)
     assert caplog.messages == [
         line,
         f"{fixed}: the model has position_embedding='none', the file 'sincos2d'",

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_vit import features, resize
+from keras_vit import features
 from keras_vit.checkpoints import from_checkpoint
+from keras_vit.models import resize
 from tests.fixtures.reference import (
     LOGITS_TOLERANCE,
     assert_intermediate,

@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpoint
 from keras_vit.checkpoints.formats import FORMATS, written_formats
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.images import ImageSpec
 from tests.fixtures.checkpoint_files import (
     arrays_of,
     assert_same_bits,
@@ -199,11 +199,11 @@ def test_heads_that_are_not_recorded_are_asked_for(tmp_path, caplog):
 def test_only_the_layout_that_is_written_reports(tmp_path, caplog):
     """Those of ViT and of DeiT come first in the table, and have no place for something."""
     model = random_model({**TOWERS["dinov2_giant"], "epsilon": 1e-3})
-    model.resizing = Resizing(antialias=True)
+    model.image_spec = ImageSpec(antialias=True)
     with caplog.at_level(logging.WARNING):
         save_checkpoint(model, tmp_path / "directory", "huggingface")
     assert not caplog.messages
-    model.resizing = Resizing()
+    model.image_spec = ImageSpec()
     with caplog.at_level(logging.WARNING):
         save_checkpoint(model, tmp_path / "without", "huggingface")
     assert "antialias=False becomes True" in caplog.text
@@ -255,13 +255,13 @@ def test_weights_next_to_the_shards_of_another_model_are_not_read(tmp_path):
     assert unchanged(from_checkpoint(tmp_path / "model.safetensors"), model.get_weights())
 
 
-IN_TIMM = Resizing("bicubic", True, 0.875, True, rounds_offset=True)
-IN_TRANSFORMERS = Resizing("bicubic", True, 0.875, True)
-# The model's `Resizing`, the format, and what its files cannot say.
+IN_TIMM = ImageSpec("bicubic", True, 0.875, True, rounds_offset=True)
+IN_TRANSFORMERS = ImageSpec("bicubic", True, 0.875, True)
+# The model's `ImageSpec`, the format, and what its files cannot say.
 LOST = [
-    (Resizing(), "timm", "antialias=False becomes True"),
-    (Resizing(), "huggingface", "antialias=False becomes True"),
-    (Resizing(), "google", None),
+    (ImageSpec(), "timm", "antialias=False becomes True"),
+    (ImageSpec(), "huggingface", "antialias=False becomes True"),
+    (ImageSpec(), "google", None),
     (IN_TIMM, "timm", None),
     (IN_TIMM, "huggingface", "rounds_offset=True becomes False"),
     (IN_TIMM, "big_vision", "interpolation='bicubic' becomes 'bilinear', antialias=True becomes"),
@@ -269,15 +269,15 @@ LOST = [
     (IN_TRANSFORMERS, "timm", "rounds_offset=False becomes True"),
     # Where all images have one size before the crop: 18 pixels, of which the second is the first
     # that is kept; or 19, of which it is the second or, rounded, the third.
-    (Resizing("bicubic", True, 0.875), "timm", None),
-    (Resizing("bicubic", True, 0.84), "timm", "rounds_offset=False becomes True"),
+    (ImageSpec("bicubic", True, 0.875), "timm", None),
+    (ImageSpec("bicubic", True, 0.84), "timm", "rounds_offset=False becomes True"),
 ]
 
 
-@pytest.mark.parametrize(("resizing", "format", "lost"), LOST)
-def test_what_a_format_cannot_say_of_images_is_logged(resizing, format, lost, tmp_path, caplog):
+@pytest.mark.parametrize(("image_spec", "format", "lost"), LOST)
+def test_what_a_format_cannot_say_of_images_is_logged(image_spec, format, lost, tmp_path, caplog):
     model = random_model({**GELU, "epsilon": 1e-12 if format == "huggingface" else 1e-6})
-    model.resizing = resizing
+    model.image_spec = image_spec
     suffix = FORMATS[format].suffix * (not FORMATS[format].config_files)
     save_checkpoint(model, tmp_path / f"model{suffix}", format)
     logged = [line for line in caplog.messages if "how this model's images are resized" in line]

@@ -137,14 +137,11 @@ def test_the_error_is_that_of_the_layout_of_the_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "kind"),
-    [
-        *((other, "`keras.Model`. Received: ") for other in (None, 5, keras_vit.ViT_Ti16)),
-        (keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), "Vision Transformer"),
-    ],
+    "model",
+    [None, keras_vit.ViT_Ti16, keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])],
 )
-def test_another_kind_of_model(model, kind, tmp_path):
-    with pytest.raises(ValueError, match=f"`model` must be a {kind}"):
+def test_another_kind_of_model(model, tmp_path):
+    with pytest.raises(ValueError, match="`model` must be one of the builders"):
         save_checkpoint(model, tmp_path / "file.npz", "google")
 
 

@@ -42,7 +42,7 @@ def test_convert_keeps_the_normalisation(to, tmp_path, capsys):
     settings = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
     (source / "preprocessor_config.json").write_text(json.dumps(settings))
     run(capsys, "convert", source, tmp_path / "target", "--to", to)
-    mean, deviation = keras_vit.from_checkpoint(tmp_path / "target").normalization
+    mean, deviation = keras_vit.from_checkpoint(tmp_path / "target").image_spec.normalization
     assert (list(mean), list(deviation)) == (settings["image_mean"], settings["image_std"])
 
 

@@ -162,7 +162,7 @@ def test_data_without_matplotlib(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     name = f"folder:{write_folder(tmp_path / 'photos', ('cat', 'dog'), count=10)}"
     printed = run(capsys, "data", name, "--image-size", "32", "--batch-size", "4")
-    assert "pictures: none, they need matplotlib: pip install 'keras-vit[plots]'" in printed
+    assert "pictures: none, they need matplotlib: pip install 'keras-vit-zoo[plots]'" in printed
     assert "train: all images can be decoded" in printed
     assert not list(tmp_path.glob("*.png"))
     line = error_of(capsys, "data", name, "--picture", tmp_path / "sheet.png")

@@ -39,7 +39,7 @@ def write_run(tmp_path, lines=LINES, **changes):
     [
         ({}, {"best": 0.75, "last": 0.5, "averaged": None}),
         # The run evaluates the averages.
-        ({"average_momentum": 0.9}, {"best": 0.75, "last": None, "averaged": 0.5}),
+        ({"ema_momentum": 0.9}, {"best": 0.75, "last": None, "averaged": 0.5}),
     ],
 )
 def test_validation_accuracy_of_an_export(changes, expected, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from keras_vit.cli.inspect import Inspect
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.images import ImageSpec
 from keras_vit.serving.loaded import preprocess_files
 from tests.fixtures.images import encode, random_image
 
@@ -34,6 +34,6 @@ def test_a_turned_photograph_is_decoded_as_the_model_does(tmp_path):
     lying = tmp_path / "lying.jpg"
     Image.fromarray(random_image(20, 30)).save(lying, quality=95, exif=exif)
     upright = encode(np.asarray(ImageOps.exif_transpose(Image.open(lying))))
-    resizing = Resizing("bicubic", antialias=True)
-    images = Inspect("m.keras", pathlib.Path("seen"), images=(lying,))._read((16, 16), resizing)
-    np.testing.assert_array_equal(images, preprocess_files([upright], (16, 16), resizing))
+    image_spec = ImageSpec("bicubic", antialias=True)
+    images = Inspect("m.keras", pathlib.Path("seen"), images=(lying,))._read((16, 16), image_spec)
+    np.testing.assert_array_equal(images, preprocess_files([upright], (16, 16), image_spec))

@@ -195,4 +195,4 @@ def test_a_missing_ray_is_one_line_of_the_command(path, photos, tmp_path, capsys
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(SystemExit):
         run(capsys, "predict", path, photos, "--output", tmp_path / "one", "--engine", "ray")
-    assert "pip install 'keras-vit[ray]'" in capsys.readouterr().err.splitlines()[-1]
+    assert "pip install 'keras-vit-zoo[ray]'" in capsys.readouterr().err.splitlines()[-1]

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 
 import keras_vit
-from keras_vit.core.choices import POOLINGS
 from keras_vit.evaluation.compute import (
     count_flops,
     count_parameters,
@@ -13,6 +12,7 @@ from keras_vit.evaluation.compute import (
     products_of,
 )
 from keras_vit.models import find_variant, vision_transformer
+from keras_vit.models.options import POOLINGS
 
 # Names of products in the profile.
 PRODUCTS = ("Conv2D", "MatMul", "BatchMatMulV2")

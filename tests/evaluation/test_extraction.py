@@ -6,10 +6,11 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit import features
 from keras_vit.data import load
 from keras_vit.evaluation import extraction
 from keras_vit.evaluation.extraction import extract_features, split_features
-from keras_vit.models import features, replace_head
+from keras_vit.models import replace_head
 from tests.fixtures.features import tiny_model
 from tests.fixtures.images import encode, random_image, write_folder
 

@@ -53,11 +53,10 @@ def test_images_are_turned_as_the_run_turned_them(tmp_path):
 @pytest.mark.parametrize(
     ("record", "is_told"),
     [
-        ({}, False),
         ({"backend": "jax"}, True),
         ({"backend": "jax", "has_ended": True}, False),
     ],
-    ids=["earlier version", "stopped", "ended"],
+    ids=["stopped", "ended"],
 )
 def test_the_model_of_a_run_that_has_not_ended_is_told(record, is_told, tmp_path, caplog):
     caplog.set_level("INFO", "keras_vit")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import keras_vit
 from keras_vit.checkpoints import inspect_checkpoint
-from keras_vit.checkpoints.archives import open_archive
-from keras_vit.checkpoints.archives.hdf5 import write_hdf5
+from keras_vit.checkpoints.archives import open_archive, write_hdf5
 from tests.fuzz.damage import FUZZ, damaged
 
 ARRAYS = {

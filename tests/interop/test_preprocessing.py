@@ -13,7 +13,7 @@ import transformers
 import keras_vit
 from keras_vit.checkpoints.configuration.images import CROP
 from keras_vit.checkpoints.configuration.images import PROCESSORS as PROCESSORS_OF_OURS
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.images import ImageSpec
 from keras_vit.data.images.transforms import read_evaluation_image
 from tests.data.images.test_resizing import photograph
 from tests.fixtures.checkpoint_files import config_next_to
@@ -89,7 +89,7 @@ def difference(theirs, normalization, model, jpeg):
     """Grey levels, before normalization. `theirs` is normalized, channels first."""
     mean, deviation = (np.reshape(values, (-1, 1, 1)) for values in normalization)
     levels = (255 * (theirs * deviation + mean)).transpose(1, 2, 0)
-    image = read_evaluation_image(jpeg, model.input_shape[1:3], model.resizing)
+    image = read_evaluation_image(jpeg, model.input_shape[1:3], model.image_spec)
     image = keras.ops.convert_to_numpy(image)
     return np.abs(127.5 * (image + 1) - levels).max()
 
@@ -144,7 +144,7 @@ def test_a_file_without_a_normalization(name, tmp_path):
     path = config_next_to("hf_classifier", tmp_path, {})
     (path / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": name}))
     theirs = getattr(transformers, name).from_pretrained(path)
-    mean, deviation = keras_vit.from_checkpoint(path).normalization
+    mean, deviation = keras_vit.from_checkpoint(path).image_spec.normalization
     np.testing.assert_allclose(np.broadcast_to(mean, 3), theirs.image_mean, rtol=1e-9)
     np.testing.assert_allclose(np.broadcast_to(deviation, 3), theirs.image_std, rtol=1e-9)
 
@@ -291,12 +291,12 @@ def small_classifier():
 ANTIALIASED = {"interpolation": "bicubic", "antialias": True}
 CENTER = {**ANTIALIASED, "crop_share": 0.875, "keeps_aspect_ratio": True}
 RESIZINGS = {
-    "paper": Resizing(),
-    "squash": Resizing(**ANTIALIASED),
-    "squash and crop": Resizing(**ANTIALIASED, crop_share=0.875),
-    "squash and crop, 3 pixels": Resizing(**ANTIALIASED, crop_share=0.9),
-    "timm": Resizing(**CENTER, rounds_offset=True),
-    "transformers": Resizing(**CENTER),
+    "paper": ImageSpec(),
+    "squash": ImageSpec(**ANTIALIASED),
+    "squash and crop": ImageSpec(**ANTIALIASED, crop_share=0.875),
+    "squash and crop, 3 pixels": ImageSpec(**ANTIALIASED, crop_share=0.9),
+    "timm": ImageSpec(**CENTER, rounds_offset=True),
+    "transformers": ImageSpec(**CENTER),
 }
 
 
@@ -305,7 +305,7 @@ RESIZINGS = {
 def test_a_format_has_the_pixels_of_the_model_or_a_warning(
     format, name, small_classifier, timm, tmp_path, caplog
 ):
-    small_classifier.resizing = RESIZINGS[name]
+    small_classifier.image_spec = RESIZINGS[name]
     keras_vit.save_checkpoint(small_classifier, tmp_path, format)
     is_told = "how this model's images are resized" in caplog.text
     differences = []
@@ -325,7 +325,7 @@ def test_a_crop_that_is_not_square(format, timm, jpeg, tmp_path, caplog):
         **{"patch_size": 8, "embedding_dim": 48, "depth": 2, "num_heads": 4, "mlp_dim": 80},
         **{"activation": "gelu", "epsilon": 1e-12, "num_classes": 10, "image_size": (64, 32)},
     )
-    model.resizing = Resizing(**CENTER, rounds_offset=format == "timm")
+    model.image_spec = ImageSpec(**CENTER, rounds_offset=format == "timm")
     keras_vit.save_checkpoint(model, tmp_path, format)
     pixels, normalization = pixels_of(format, tmp_path, jpeg, timm)
     assert ("keeps_aspect_ratio=True becomes False" in caplog.text) == (format == "huggingface")

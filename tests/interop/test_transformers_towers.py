@@ -281,7 +281,10 @@ def test_the_normalization_of_clip(tmp_path):
     )
     processor.save_pretrained(tmp_path)
     ours = keras_vit.from_checkpoint(tmp_path)
-    assert ours.normalization == (tuple(processor.image_mean), tuple(processor.image_std))
+    assert ours.image_spec.normalization == (
+        tuple(processor.image_mean),
+        tuple(processor.image_std),
+    )
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3)).astype("uint8")
     inputs = processor(list(pixels), return_tensors="pt")["pixel_values"]
     with torch.no_grad():

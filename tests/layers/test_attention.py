@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.core.choices import ATTENTION_PATHS
 from keras_vit.layers import MultiHeadAttention, attention
+from keras_vit.layers.attention import ATTENTION_PATHS
 from keras_vit.models import replace_head, resize
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.tiny import TINY, images

@@ -4,9 +4,9 @@ import pytest
 
 from keras_vit import layers
 from tests.fixtures.contract import check_layer
-from tests.fixtures.tiny import images
 
 ATTENTION = {"num_heads": 2, "dropout": 0.1, "qkv_bias": False, "qk_norm": True, "epsilon": 1e-5}
+ATTENTION["lora"] = {"query": (2, 3), "dense_0": (2, 3), "up": (2, 3)}
 ROTARY = {"key_bias": True, "rotary_grid_size": (2, 2), "relative_grid_size": None}
 RELATIVE = {"key_bias": True, "rotary_grid_size": None, "relative_grid_size": (2, 2)}
 # Images of 4 x 2 pixels per patch, with another grid than the one of the stored positions.
@@ -14,6 +14,7 @@ FREE = {"grid_size": (3, 2), "patch_size": (4, 2)}
 PLAIN = {"key_bias": False, "rotary_grid_size": None, "relative_grid_size": None}
 EXPLICIT = {"attention_path": "explicit"}
 MLP = {"mlp_dim": 12, "activation": "gelu"}
+LORA = {"lora": ATTENTION["lora"]}
 RATES = {"attention_dropout": 0.1, "stochastic_depth": 0.1}
 BLOCK = {**ATTENTION, **MLP, **RATES, "layer_scale": 0.5, "remat": True, **EXPLICIT}
 BLOCK["gated_mlp"] = True
@@ -47,20 +48,20 @@ CASES = [
     (layers.AddSincosPositionEmbedding, FREE, [(6, 8), (8, 6, 3)], (6, 8), 0),
     (layers.CorruptPatches, {}, [(5, 8), (5,)], (5, 8), 1),
     (layers.LayerScale, {"initial_value": 0.5}, [(5, 8)], (5, 8), 1),
-    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **ROTARY}, [(5, 8)] * 2, (5, 8), 10),
-    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **RELATIVE}, [(5, 8)] * 2, (5, 8), 11),
-    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **PLAIN}, [(3, 8), (5, 8)], (3, 8), 9),
-    (layers.MlpBlock, {**MLP, "dropout": 0.1, "gated": True}, [(5, 8)], (5, 8), 6),
-    (layers.MlpBlock, {**MLP, "dropout": 0.1, "gated": False}, [(5, 8)], (5, 8), 4),
-    (layers.TransformerBlock, {**BLOCK, **ROTARY}, [(5, 8)], (5, 8), 22),
-    (layers.TransformerBlock, {**BLOCK, **RELATIVE}, [(5, 8)], (5, 8), 23),
+    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **ROTARY}, [(5, 8)] * 2, (5, 8), 12),
+    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **RELATIVE}, [(5, 8)] * 2, (5, 8), 13),
+    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **PLAIN}, [(3, 8), (5, 8)], (3, 8), 11),
+    (layers.MlpBlock, {**MLP, **LORA, "dropout": 0.1, "gated": True}, [(5, 8)], (5, 8), 8),
+    (layers.MlpBlock, {**MLP, **LORA, "dropout": 0.1, "gated": False}, [(5, 8)], (5, 8), 6),
+    (layers.TransformerBlock, {**BLOCK, **ROTARY}, [(5, 8)], (5, 8), 26),
+    (layers.TransformerBlock, {**BLOCK, **RELATIVE}, [(5, 8)], (5, 8), 27),
     (
         layers.AxialTransformerBlock,
         # A branch that is dropped for both examples is not trained.
-        {**BLOCK, "key_bias": True, "grid_size": (2, 3), "stochastic_depth": 0.01},
+        {**BLOCK, **PLAIN, "grid_size": (2, 3), "stochastic_depth": 0.01},
         [(6, 8)],
         (6, 8),
-        44,
+        50,
     ),
     (layers.StandardizedConv2D, CONVOLUTION, [(6, 8, 3)], (3, 8, 8), 1),
     (layers.BottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 12),
@@ -90,14 +91,3 @@ def test_layer_keeps_the_contract(case, tmp_path):
 
 def test_every_layer_has_a_case():
     assert sorted({case[0].__name__ for case in CASES}) == sorted(layers.__all__)
-
-
-@pytest.mark.parametrize("units", [0, 2.5, None])
-def test_wrong_units(units):
-    with pytest.raises(ValueError, match=f"`units` must be .*units={units}"):
-        layers.DistilledHead(units)
-
-
-def test_a_head_of_two_tokens_of_different_width():
-    with pytest.raises(ValueError, match=r"two tokens of the same width.*input_shape=\(1, 7\)"):
-        layers.DistilledHead(3)(images(1, 7))

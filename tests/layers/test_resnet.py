@@ -5,9 +5,6 @@ import pytest
 from keras import ops
 
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit, StandardizedConv2D
-from keras_vit.layers.dense import HeadsDense
-from keras_vit.layers.normalization import GroupNorm
-from keras_vit.layers.resnet import MaxPool
 from tests.fixtures.contract import to_numpy
 
 RNG = np.random.default_rng(0)
@@ -92,23 +89,11 @@ def test_projection(unit, channels, strides, projected):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: BottleneckUnit(48), "`filters` must be a multiple of 32.*filters=48"),
-        (lambda: BottleneckUnit(0), "`filters` must be an integer of at least 1.*filters=0"),
-        (lambda: PreActivationBottleneckUnit(32, 0), "`strides` must be .*strides=0"),
         (lambda: StandardizedConv2D(8, 3, epsilon_in="std"), "`epsilon_in` must be one of"),
-        (lambda: StandardizedConv2D(8, 3, epsilon=-1.0), "`epsilon` must be .*epsilon=-1.0"),
-        (lambda: BottleneckUnit(32)(np.ones((1, 4, 32))), "takes maps .*multiple of 32 channels"),
-        (lambda: PreActivationBottleneckUnit(32)(np.ones((1, 4, 4, 33))), "of 32 channels"),
-        (lambda: StandardizedConv2D(8, 3, use_bias=True), "`use_bias` must be False"),
-        (lambda: StandardizedConv2D(8, 3, padding="valid"), "`padding` must be 'same'"),
+        (lambda: StandardizedConv2D(8, 3, use_bias=True), "`use_bias` must be one of"),
+        (lambda: StandardizedConv2D(8, 3, padding="valid"), "`padding` must be one of"),
         (lambda: StandardizedConv2D(8, 3, data_format="channels_first"), "`data_format` must be"),
-        (lambda: StandardizedConv2D(8, 3, dilation_rate=2), "`dilation_rate` must be"),
-        (lambda: StandardizedConv2D(8, 3, groups=2), "`groups` must be 1"),
-        (lambda: MaxPool(2, data_format="channels_first"), "`data_format` must be"),
-        (lambda: GroupNorm(4, axis=1), "`axis` must be"),
-        (lambda: GroupNorm(4, scale=False), "`scale` must be"),
-        (lambda: HeadsDense("ab,bc->ac", (3,)), "`equation` must be"),
-        (lambda: StandardizedConv2D(8, 2), "kernel of odd size. Received: kernel_size=2"),
+        (lambda: StandardizedConv2D(8, 3, groups=2), "`groups` must be one of"),
     ],
 )
 def test_wrong_argument(make, message):

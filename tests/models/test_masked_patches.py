@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.models import replace_head, resnet, vision_transformer
+from keras_vit.models import replace_head, vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
+from keras_vit.models.resnet import resnet
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.tiny import TINY, images
 

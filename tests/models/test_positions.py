@@ -90,7 +90,6 @@ def test_bicubic_is_torchs(old, new):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"target_grid": 6}, "`target_grid` must be a pair .*target_grid=6"),
         ({"target_grid": (0, 6)}, r"`target_grid` must be .*\(0, 6\)"),
         ({"method": "nearest"}, "`method` must be one of .*method='nearest'"),
         ({"num_prefix_tokens": 0}, r"`source_grid` must be given .* 17\. Received: .*\(4, 4\)"),

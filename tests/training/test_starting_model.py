@@ -9,7 +9,7 @@ import pytest
 
 import keras_vit
 from keras_vit.core.imagenet import imagenet_class_names, read_labels
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.images import ImageSpec
 from keras_vit.models import vision_transformer
 from keras_vit.models.variants import is_variant
 from keras_vit.training.recipes import DIGITS_FINETUNE, FINETUNE, PRETRAIN, RECIPES
@@ -174,11 +174,11 @@ def test_a_model_that_does_what_the_recipe_wants_is_not_logged(trained, caplog):
 def test_another_resizing_than_that_of_runs_is_logged(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     model = small_model(small_recipe())
-    model.resizing = Resizing("bicubic", antialias=True)
+    model.image_spec = ImageSpec("bicubic", antialias=True)
     model.save(tmp_path / "m.keras")
     made = make_model(small_recipe(), str(tmp_path / "m.keras"), num_classes=3)
     assert "images were resized with interpolation='bicubic', antialias=True;" in caplog.text
-    assert made.resizing == Resizing()
+    assert made.image_spec == ImageSpec()
 
 
 @pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])

@@ -9,7 +9,7 @@ from typing import Any
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import ADDRESS, parse_repository
-from keras_vit.checkpoints.positions import resizing_for
+from keras_vit.checkpoints.positions import image_spec_for
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.summary import inspect_checkpoint
 from keras_vit.version import __version__
@@ -81,8 +81,7 @@ def model_card(
     summary = inspect_checkpoint(directory)
     with open_checkpoint(directory) as checkpoint:
         row = checkpoint.format
-        mean, deviation = checkpoint.normalization
-        resizing = resizing_for(checkpoint, summary.options, summary.options.image_size)
+        image_spec = image_spec_for(checkpoint, summary.options, summary.options.image_size)
     height, width = summary.options.image_size
     task = "image-classification" if summary.options.num_classes else "image-feature-extraction"
     base = ADDRESS.fullmatch(str(source))
@@ -101,10 +100,10 @@ def model_card(
         "Accuracy": accuracy,
         "Parameters": f"{summary.parameters:,}",
         "Images": f"{height} x {width} pixels (height x width)",
-        "Resizing": resizing.in_words(),
+        "Resizing": image_spec.in_words(),
         "Normalization": (
-            f"pixels in [0, 1] with mean {_numbers(mean)} and standard deviation "
-            f"{_numbers(deviation)}. In keras_vit, images are in [-1, 1] instead, and "
+            f"pixels in [0, 1] with mean {_numbers(image_spec.mean)} and standard deviation "
+            f"{_numbers(image_spec.deviation)}. In keras_vit, images are in [-1, 1] instead, and "
             "`from_checkpoint` adapts the weights to that"
         ),
     }

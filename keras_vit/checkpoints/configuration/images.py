@@ -6,7 +6,7 @@ import re
 
 from keras_vit.checkpoints.architecture import grid_of, logger, per_channel
 from keras_vit.core.arguments import is_integer
-from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
+from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
 
 # Mean and standard deviation of pixels in [0, 1]: of the images of ImageNet, and of those of CLIP.
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -63,10 +63,8 @@ RECORDED = {"size", "resample", "image_mean", "image_std", "do_center_crop"}
 UNKNOWN = ("ConvNext", "Levit")
 
 
-def recorded_normalization(config, preprocessor, path):
-    """Return the mean and standard deviation of pixels in [0, 1] that are recorded next to weights.
-
-    Each is a tuple of one number or one per channel. Return `None` if nothing is recorded.
+def recorded_images(config, preprocessor, path):
+    """Return the `ImageSpec` that is recorded next to weights, `None` if nothing is.
 
     Args:
         config: contents of the `config.json`.
@@ -77,7 +75,26 @@ def recorded_normalization(config, preprocessor, path):
     recorded = timm or preprocessor
     if not recorded:
         return None
-    defaults = IMAGENET if timm else _defaults_of(preprocessor, config, path).normalization
+    default = None if timm else _defaults_of(preprocessor, config, path)
+    defaults = IMAGENET if timm else default.normalization
+    mean, deviation = _normalization(recorded, defaults, path)
+    if not timm and preprocessor.get("do_resize") is False:
+        text = "%s: `do_resize` is false: images of other sizes are resized bilinearly"
+        logger.warning(text, path)
+    try:
+        found = _resizing_of_timm(timm) if timm else _resizing_of_transformers(recorded, default)
+        return ImageSpec(**found, mean=mean, deviation=deviation)
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise ValueError(
+            "The files next to weights must say how to resize images by the filters bilinear, "
+            "bicubic or lanczos, and how to crop the middle of them; for another filter, change "
+            "`resample` there. "
+            f"Received: {str(path)!r} ({error})"
+        ) from error
+
+
+def _normalization(recorded, defaults, path):
+    """Return mean and standard deviation of pixels in [0, 1], of one number or one per channel."""
     found = tuple(
         _first(recorded, names, default)
         for names, default in zip(NAMES_OF_NORMALIZATION, defaults, strict=True)
@@ -119,39 +136,16 @@ def _first(settings, names, default):
     return next((value for value in values if value is not None), default)
 
 
-def recorded_resizing(config, preprocessor, path):
-    """Return the `Resizing` that is recorded next to weights, `None` if there is none.
+def warn_of_lost_preparation(config, preprocessor, path, image_spec, image_size):
+    """Log what the files next to weights cannot record of a model's `ImageSpec`.
 
-    The arguments are those of `recorded_normalization`.
+    The first three arguments are those of `recorded_images`.
     """
-    timm = _timm_settings(config)
-    if not timm and not preprocessor:
-        return None
-    default = None if timm else _defaults_of(preprocessor, config, path)
-    if not timm and preprocessor.get("do_resize") is False:
-        text = "%s: `do_resize` is false: images of other sizes are resized bilinearly"
-        logger.warning(text, path)
-    try:
-        return _resizing_of_timm(timm) if timm else _resizing_of_transformers(preprocessor, default)
-    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise ValueError(
-            "The files next to weights must say how to resize images by the filters bilinear, "
-            "bicubic or lanczos, and how to crop the middle of them; for another filter, change "
-            "`resample` there. "
-            f"Received: {str(path)!r} ({error})"
-        ) from error
-
-
-def warn_of_lost_resizing(config, preprocessor, path, resizing, image_size):
-    """Log what the files next to weights cannot record of a model's `Resizing`.
-
-    The first three arguments are those of `recorded_normalization`.
-    """
-    recorded = recorded_resizing(config, preprocessor, path) or WHOLE_IMAGE
+    recorded = recorded_images(config, preprocessor, path) or WHOLE_IMAGE
     if config:
-        # The size that is recorded is the whole one.
-        recorded = dataclasses.replace(recorded, cut_off=resizing.cut_off)
-    if differences := resizing.differences(recorded, image_size):
+        # It records the full size.
+        recorded = dataclasses.replace(recorded, cut_off=image_spec.cut_off)
+    if differences := image_spec.differences(recorded, image_size):
         logger.warning(
             "%s does not record how this model's images are resized, and its outputs for images of "
             "other sizes will differ: %s",
@@ -160,40 +154,40 @@ def warn_of_lost_resizing(config, preprocessor, path, resizing, image_size):
         )
 
 
-def preprocessor_of(options, normalization, resizing):
+def preprocessor_of(options, image_spec):
     """Return the contents of a `preprocessor_config.json` for a model of these options."""
     height, width = options.image_size
     size = {"height": height, "width": width}
-    before_crop = {name: resizing.length_before_crop(length) for name, length in size.items()}
+    before_crop = {name: image_spec.length_before_crop(length) for name, length in size.items()}
     # For other images, transformers would add borders to the smaller side.
-    if resizing.keeps_aspect_ratio and height == width:
+    if image_spec.keeps_aspect_ratio and height == width:
         kind, before_crop = "Bit", {"shortest_edge": min(before_crop.values())}
     else:
-        kind = "ViT" if resizing.crop_share == 1 else "DeiT"
+        kind = "ViT" if image_spec.crop_share == 1 else "DeiT"
     crop = {"do_center_crop": True, "crop_size": size} if kind != "ViT" else {}
-    return _preprocessor(kind, {"size": before_crop, **crop}, normalization, resizing)
+    return _preprocessor(kind, {"size": before_crop, **crop}, image_spec)
 
 
-def naflex_preprocessor_of(options, normalization, resizing):
+def naflex_preprocessor_of(options, image_spec):
     """Return the contents of a `preprocessor_config.json` of SigLIP 2 for any grid of patches."""
     patch_size = options.patch_size
     num_patches = math.prod(grid_of(options.image_size, patch_size))
     settings = {"patch_size": patch_size[0], "max_num_patches": num_patches}
-    return _preprocessor("Siglip2", settings, normalization, resizing)
+    return _preprocessor("Siglip2", settings, image_spec)
 
 
-def _preprocessor(kind, settings, normalization, resizing):
+def _preprocessor(kind, settings, image_spec):
     numbers = {name: number for number, name in FILTERS.items()}
     return {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_resize": True,
         **settings,
-        "resample": numbers[resizing.interpolation],
+        "resample": numbers[image_spec.interpolation],
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": per_channel(normalization[0]),
-        "image_std": per_channel(normalization[1]),
+        "image_mean": per_channel(image_spec.mean),
+        "image_std": per_channel(image_spec.deviation),
     }
 
 
@@ -206,26 +200,31 @@ def _timm_settings(config):
 
 def _resizing_of_timm(settings):
     if "interpolation" not in settings:
-        return None
+        return {}
     mode = settings.get("crop_mode") or "center"
     if mode not in ("center", "squash"):
         raise ValueError(f"crop_mode={mode!r}")
     # The defaults of `resolve_data_config` in timm.
     share = settings.get("crop_pct") or 0.875
-    facts = {"antialias": True, "keeps_aspect_ratio": mode == "center", "rounds_offset": True}
-    return Resizing(settings["interpolation"], crop_share=share, **facts)
+    return {
+        "interpolation": settings["interpolation"],
+        "antialias": True,
+        "crop_share": share,
+        "keeps_aspect_ratio": mode == "center",
+        "rounds_offset": True,
+    }
 
 
 def _resizing_of_transformers(settings, default):
     if settings.get("do_resize") is False:
-        return None
+        return {}
     resample = settings.get("resample")
     filter = default.resample if resample is None else resample
     if filter not in FILTERS:
         raise ValueError(f"resample={filter!r}")
     # NaFlex files record `max_num_patches` and no size: the model's image size is used.
     if "max_num_patches" in settings and settings.get("size") is None:
-        return Resizing(FILTERS[filter], antialias=True)
+        return {"interpolation": FILTERS[filter], "antialias": True}
     (height, width), crop, keeps_aspect_ratio = _sizes_of(settings, default)
     share = 1.0
     if crop is not None:
@@ -235,13 +234,18 @@ def _resizing_of_transformers(settings, default):
         if rows > height or columns > width or abs(rows / height * width - columns) > 1:
             raise ValueError(f"size={(height, width)} and crop_size={crop}")
         share = rows / height
-    return Resizing(FILTERS[filter], True, share, keeps_aspect_ratio)
+    return {
+        "interpolation": FILTERS[filter],
+        "antialias": True,
+        "crop_share": share,
+        "keeps_aspect_ratio": keeps_aspect_ratio,
+    }
 
 
 def processed_size(config, preprocessor, path):
     """Return the size to which an image processor brings every image, or `None` if it is not fixed.
 
-    The arguments are those of `recorded_normalization`.
+    The arguments are those of `recorded_images`.
     """
     is_resizing = preprocessor.get("do_resize") is not False
     if _timm_settings(config) or not preprocessor.get("size") or not is_resizing:

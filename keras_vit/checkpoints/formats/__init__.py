@@ -3,6 +3,9 @@
 The table itself needs neither Keras nor NumPy.
 """
 
+import re
+
+from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER
 from keras_vit.checkpoints.formats.big_vision import BIG_VISION
 from keras_vit.checkpoints.formats.google import GOOGLE
@@ -15,7 +18,7 @@ from keras_vit.checkpoints.formats.transformers.deit import HUGGINGFACE_DEIT
 from keras_vit.checkpoints.formats.transformers.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
 from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3
 from keras_vit.checkpoints.formats.transformers.siglip import SIGLIP, SIGLIP2
-from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF, ONLY_VIT
+from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE, VIT_MSN
 from keras_vit.core.arguments import check_choice, path_error
 
@@ -38,41 +41,35 @@ def written_formats():
     return {name: row for name, row in FORMATS.items() if row.is_written}
 
 
-def opening_format(path):
-    """Return the row that opens the file of a path itself, `None` for a file of `archives`."""
-    rows = (row for row in FORMATS.values() if row.open and path.name.endswith(row.suffix))
-    return next(rows, None)
-
-
-def recognize(archive, format=None, opened_by=None):
+def recognize(archive, format=None):
     """Find the layout of an archive: return a `Format`, and the `Naming` of the arrays.
 
-    `format` is `None` to try all layouts. `opened_by` is the row that opened the file, `None` if
-    `archives` opened it.
+    `format` is `None` to try all layouts. If all names have the same prefix, as in a part of a
+    larger model, and are of a known layout without it, it is removed.
     """
     if format is not None:
         check_choice("format", format, tuple(name for name, row in FORMATS.items() if row.find))
-    candidates = [
-        row
-        for row in FORMATS.values()
-        if row.find
-        and format in (None, row.name, row.family)
-        and opened_by is (row if row.open else None)
-    ]
+    rows = [row for row in FORMATS.values() if row.find and format in (None, row.name, row.family)]
+    own = [row for row in rows if row.open and str(archive.path).endswith(row.suffix)]
     # Several layouts of transformers have the same arrays.
     model_type = archive.config.get("model_type")
-    candidates.sort(key=lambda row: model_type not in row.model_types)
-    for candidate in candidates:
-        naming = candidate.find(archive.shapes)
-        if naming is not None:
-            return candidate, naming
+    candidates = own or sorted(
+        (row for row in rows if not row.open), key=lambda row: model_type not in row.model_types
+    )
     names = list(archive.shapes)
+    beginnings = [names[0][: dot.end()] for dot in re.finditer(r"\.", names[0])] if names else []
+    for prefix in ("", *beginnings):
+        if not all(name.startswith(prefix) for name in names):
+            break
+        shapes = {name.removeprefix(prefix): shape for name, shape in archive.shapes.items()}
+        for candidate in candidates:
+            naming = candidate.find(shapes)
+            if naming is not None:
+                if prefix:
+                    text = "%s: the prefix %r of all names is left out"
+                    logger.info(text, archive.path, prefix)
+                return candidate, naming.within(prefix)
     what = f"which holds {len(names)} arrays such as {', '.join(names[:4])}"
-    prefixes = {name.partition(".")[0] for name in names}
-    if len(names) > 1 == len(prefixes):
-        what += f"; without {prefixes.pop() + '.'!r} before each name the layout may be known"
-    if any("/tf_" in name or "layer_._" in name for name in names):
-        what += f"; {ONLY_VIT}"
     if model_type:
         what += f"; its config.json says model_type={model_type!r}"
     kinds = "a Vision Transformer or a ResNet of a known layout"

@@ -49,9 +49,9 @@ class Format:
         config_files: names of the JSON files next to the weights.
         has_normalizations: whether published weights have different normalizations of images, so
             that a file without a record of it gives a warning.
-        configure: `configure(options, arrays, class_names, normalization, resizing)` returns the
+        configure: `configure(options, arrays, class_names, image_spec)` returns the
             contents of `config_files` by file name; the arguments are those of `save_checkpoint`,
-            the arrays of the file by name, and the `Resizing` of the model.
+            the arrays of the file by name, and the `ImageSpec` of the model.
         several_labels: entries of the `config.json` of a multi-label model; empty if the format has
             none.
         has_resnets: whether the project has ResNets without a Transformer.
@@ -88,7 +88,7 @@ class Format:
     config_options: tuple[str, ...] = ()
     config_files: tuple[str, ...] = ()
     has_normalizations: bool = False
-    configure: Callable = lambda options, arrays, class_names, normalization, resizing: {}
+    configure: Callable = lambda options, arrays, class_names, image_spec: {}
     several_labels: dict = dataclasses.field(default_factory=dict)
     has_resnets: bool = False
     check: Callable = lambda options: None

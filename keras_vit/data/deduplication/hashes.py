@@ -121,7 +121,8 @@ def hash_examples(source, examples, expected, all_views, on_image=None):
     """
     if imagehash is None:
         raise ValueError(
-            "De-duplication needs imagehash: pip install 'keras-vit[dedup]'. Received: no imagehash"
+            "De-duplication needs imagehash: pip install 'keras-vit-zoo[dedup]'. "
+            "Received: no imagehash"
         )
     blank, numbers, words, colors = [], [], [], []
     for number, pixels, thumbnail in _thumbnails(source, examples).as_numpy_iterator():

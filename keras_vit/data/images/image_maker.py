@@ -75,7 +75,7 @@ class ImageMaker:
         if is_decoded_in_part and not self.border:
             part = images.inception_crop(encoded, seed, settings.min_crop_area)
             return images.resize(self._scaled(part), self.image_size)
-        image = cut_border(decode_function(encoded, settings.resizing.antialias), self.border)
+        image = cut_border(decode_function(encoded, settings.image_spec.antialias), self.border)
         image = self._scaled(image)
         if settings.upright:
             image = turn_upright(image, read_orientation(encoded))
@@ -87,7 +87,7 @@ class ImageMaker:
         if settings.central_crop_from is not None:
             small = images.resize_small(image, settings.central_crop_from)
             return images.central_crop(small, self.image_size)
-        return images.resize_as(image, self.image_size, settings.resizing)
+        return images.resize_as(image, self.image_size, settings.image_spec)
 
     def _scaled(self, pixels):
         return pixels if self.scale == 1 else pixels * tf.cast(self.scale, pixels.dtype)

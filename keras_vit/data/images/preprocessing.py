@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 
-from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
+from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
 from keras_vit.data.images.augmentations import AUGMENTATIONS, Augmentation, find_augmentation
 
 
@@ -22,8 +22,8 @@ class Preprocessing:
             part of `image_size` is cut out, at least `image_size`; `None` for no such crop.
         central_crop_from: smaller side in pixels to which images are resized before the middle is
             cut out, at least `image_size`; `None` for no such crop.
-        resizing: how images are resized where none of these crops is given: a
-            `keras_vit.core.resizing.Resizing`, such as `model.resizing`.
+        image_spec: how images are resized where none of these crops is given: a
+            `keras_vit.core.images.ImageSpec`, such as `model.image_spec`.
         flip: whether to flip images left and right at random; `"always"` flips all of them.
         augmentation: a name of `keras_vit.data.AUGMENTATIONS` or a `keras_vit.data.Augmentation`.
         one_hot: whether labels are soft labels, as they always are where the augmentation mixes
@@ -41,7 +41,7 @@ class Preprocessing:
     min_crop_area: float | None = None
     random_crop_from: int | None = None
     central_crop_from: int | None = None
-    resizing: Resizing = WHOLE_IMAGE
+    image_spec: ImageSpec = WHOLE_IMAGE
     flip: bool | str = False
     augmentation: Augmentation | str = AUGMENTATIONS["none"]
     one_hot: bool = False
@@ -61,10 +61,10 @@ class Preprocessing:
         given = {name: getattr(self, name) for name in crops if getattr(self, name) is not None}
         if len(given) > 1:
             raise ValueError(f"At most one of {', '.join(crops)} can be given. Received: {given}")
-        if given and self.resizing != WHOLE_IMAGE:
+        if given and self.image_spec != self.image_spec.of_whole_image():
             raise ValueError(
-                "`resizing` must not be given with a crop, which has its own. "
-                f"Received: {given}, resizing={self.resizing}"
+                "`image_spec` must not be given with a crop, which has its own. "
+                f"Received: {given}, image_spec={self.image_spec}"
             )
 
 

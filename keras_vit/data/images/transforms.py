@@ -8,7 +8,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from keras_vit.core.resizing import WHOLE_IMAGE
+from keras_vit.core.images import WHOLE_IMAGE
 from keras_vit.data.images.decoding import (
     check_size,
     decode,
@@ -103,46 +103,44 @@ def inception_crop_of(image, seed, min_area=0.05):
     return tf.slice(image, tf.concat([begin, [0]], 0), tf.concat([size, [-1]], 0))
 
 
-def read_evaluation_image(encoded, image_size, resizing=WHOLE_IMAGE):
+def read_evaluation_image(encoded, image_size, image_spec=WHOLE_IMAGE):
     """Return the image of a file, as `evaluation_image` does of its pixels."""
-    return evaluation_image(decode(encoded, resizing.antialias), image_size, resizing)
+    return evaluation_image(decode(encoded, image_spec.antialias), image_size, image_spec)
 
 
-def evaluation_image(image, image_size, resizing=WHOLE_IMAGE):
+def evaluation_image(image, image_size, image_spec=WHOLE_IMAGE):
     """Return an image of the size `(height, width)` as in evaluation, in [-1, 1].
 
     Args:
         image: one image, or a batch of images of one size.
         image_size: `(height, width)`, in pixels.
-        resizing: a `Resizing`; by default the whole image is resized.
+        image_spec: an `ImageSpec`; by default the whole image is resized.
     """
-    return scale_pixels(resize_as(image, image_size, resizing))
+    return scale_pixels(resize_as(image, image_size, image_spec))
 
 
-def resize_as(image, image_size, resizing):
-    """Resize and crop an image, or a batch of one size, as a `Resizing` says; returns float32.
+def resize_as(image, image_size, image_spec):
+    """Resize and crop an image, or a batch of one size, as an `ImageSpec` says; returns float32.
 
     Reference:
         `vit_jax/input_pipeline.py` for the default; Pillow's `Image.resize` if it is antialiased.
     """
-    if resizing == WHOLE_IMAGE:
-        return resize(image, image_size)
-    if any(resizing.cut_off):
-        uncut = dataclasses.replace(resizing, cut_off=(0, 0))
-        whole = resize_as(image, resizing.whole(image_size), uncut)
+    if any(image_spec.cut_off):
+        uncut = dataclasses.replace(image_spec, cut_off=(0, 0))
+        whole = resize_as(image, image_spec.full_size(image_size), uncut)
         return tf.image.crop_to_bounding_box(whole, 0, 0, *image_size)
-    before_crop = [resizing.length_before_crop(length) for length in image_size]
-    if resizing.keeps_aspect_ratio:
+    before_crop = [image_spec.length_before_crop(length) for length in image_size]
+    if image_spec.keeps_aspect_ratio:
         before_crop = check_size(_covering(tf.shape(image)[-3:-1], *before_crop))
-    method = {"lanczos": "lanczos3"}.get(resizing.interpolation, resizing.interpolation)
-    if resizing.antialias:
+    method = {"lanczos": "lanczos3"}.get(image_spec.interpolation, image_spec.interpolation)
+    if image_spec.antialias:
         resized = _resize_antialiased(image, before_crop, method)
     else:
         resized = tf.image.resize(image, before_crop, method)
-    if resizing.crop_share == 1 and not resizing.keeps_aspect_ratio:
+    if image_spec.crop_share == 1 and not image_spec.keeps_aspect_ratio:
         return resized
     rest = tf.shape(resized)[-3:-1] - image_size
-    half = tf.cast(tf.round(rest / 2), tf.int32) if resizing.rounds_offset else rest // 2
+    half = tf.cast(tf.round(rest / 2), tf.int32) if image_spec.rounds_offset else rest // 2
     top, left = tf.unstack(half)
     return tf.image.crop_to_bounding_box(resized, top, left, *image_size)
 

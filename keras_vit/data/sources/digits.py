@@ -21,7 +21,7 @@ def digits(split, classes=None, shard=(0, 1)):
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise ValueError(
-            "The dataset `digits` comes with scikit-learn: pip install 'keras-vit[demo]'. "
+            "The dataset `digits` comes with scikit-learn: pip install 'keras-vit-zoo[demo]'. "
             "Received: name='digits'"
         ) from error
     data = load_digits()

@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.logging import log_once
-from keras_vit.data.sources.base import from_arrays, stratified_part, take_classes
+from keras_vit.data.sources.base import from_arrays, take_classes
 from keras_vit.data.sources.division import divide, warn_of_other_divisions
 from keras_vit.data.sources.folder_layout import class_folders, find_layout
-from keras_vit.data.sources.listing import SUFFIXES, describe_left_out, list_images
+from keras_vit.data.sources.listing import describe_left_out, list_images
 from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
 
 
-def folder(path, split, classes=None, shard=(0, 1), by_position=False):
+def folder(path, split, classes=None, shard=(0, 1)):
     """Find the image files of a split: one folder per class, perhaps below folders of splits.
 
     If a folder does not have all splits, its images are divided by their names
@@ -27,8 +27,6 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
         split: as in `load`.
         classes: as in `load`.
         shard: as in `load`.
-        by_position: whether to divide as versions before 0.2 did, by positions in the sorted list
-            of files; an added file then changes the split of others.
 
     Returns:
         A `Source`; ids are paths relative to the folder.
@@ -46,25 +44,20 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
     names = check_class_names(
         class_folders(given["train"]), f"The folders of classes in {str(given['train'])!r}"
     )
-    if not by_position:
-        warn_of_other_divisions(root, shares_of(given, "train"))
+    warn_of_other_divisions(root, shares_of(given, "train"))
     if given["train"] != root and len(given) < len(SPLITS):
         folders = {name: f"{place.name}/" for name, place in given.items()}
         log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
     names_of_split = split_names(split)
     paths, labels = [], []
     for given_split, given_folder in given.items():
-        listed, ignored = _list_classes(given_folder, names, given_split == "train", by_position)
+        listed, ignored = _list_classes(given_folder, names, given_split == "train")
         left_out += ignored
-        if by_position:
-            parts = [part[1:] for part in find_parts(split, given) if part[0] == given_split]
-            listed = _parts_by_position(listed, parts)
-        else:
-            listed = _part_by_name(root, given, given_split, listed, names_of_split)
+        listed = _part_by_name(root, given, given_split, listed, names_of_split)
         for label, found in enumerate(listed):
             paths += found
             labels += [label] * len(found)
-    options = {"has_no_splits": given == {"train": root}, "part_by_id": not by_position}
+    options = {"has_no_splits": given == {"train": root}, "part_by_id": True}
     labels = np.array(labels, "int32")
     return as_source(
         root, split, paths, labels, names, classes, shard, left_out=left_out, **options
@@ -98,7 +91,7 @@ def _id_of(path, root):
     return pathlib.Path(path).relative_to(root).as_posix()
 
 
-def _list_classes(folder, class_names, required, by_position):
+def _list_classes(folder, class_names, required):
     """Return the paths of the images of each class, and a count of the other files by reason."""
     unknown = sorted(set(class_folders(folder)) - set(class_names))
     if unknown:
@@ -109,8 +102,6 @@ def _list_classes(folder, class_names, required, by_position):
     for name in class_names:
         below = folder / name
         found, ignored = list_images(below) if below.is_dir() else ([], collections.Counter())
-        if by_position:
-            found = _list_as_before(below)
         if required and not found:
             raise ValueError(
                 "Every class must have images: add some to its folder, or remove it. "
@@ -146,23 +137,3 @@ def shares_of(given, given_split):
         for part, start, stop in find_parts(name, given)
         if part == given_split
     }
-
-
-def _list_as_before(folder):
-    """List images by their suffixes alone, without those in linked folders, as before 0.2."""
-    paths = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    return sorted(
-        str(path)
-        for path in paths
-        if path.is_file() and not any(part[0] == "." for part in path.relative_to(folder).parts)
-    )
-
-
-def _parts_by_position(listed, parts):
-    labels = np.repeat(np.arange(len(listed)), [len(paths) for paths in listed])
-    everything = [path for paths in listed for path in paths]
-    taken = [np.array([], "int64"), *(stratified_part(labels, *ends) for ends in parts)]
-    found = [[] for _ in listed]
-    for index in np.sort(np.concatenate(taken)):
-        found[labels[index]].append(everything[index])
-    return found

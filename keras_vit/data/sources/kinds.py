@@ -10,9 +10,6 @@ import pkgutil
 
 from keras_vit.data.sources.splits import SPLITS
 
-# Prefix of datasets divided as in versions before 0.2.
-BY_POSITION = "by-position:"
-
 
 @dataclasses.dataclass(frozen=True)
 class SourceKind:
@@ -22,8 +19,7 @@ class SourceKind:
         name: the name of the dataset, or the part of it before the colon.
         function: `module:function` in this folder. It takes the part after the colon, if there is
             one, the split and `shard`, and returns a `Source`.
-        takes: arguments of `find_source` that the function takes, too: `classes`, `data_dir`, or
-            `by_position`, the division of versions before 0.2.
+        takes: arguments of `find_source` that the function takes, too: `classes` or `data_dir`.
         placeholder: the part after the colon in help and errors; `None` for no such part.
         is_path: whether the part after the colon is a path. Then it is made absolute in records,
             `train` reports left-out files and copies of images in two splits, and `evaluate` and
@@ -55,13 +51,13 @@ class SourceKind:
 # To add a kind, add a file with its function to this folder, and a row here.
 _ROWS = (
     SourceKind("digits", "digits:digits", ("classes",)),
-    SourceKind("folder", "folder:folder", ("classes", "by_position"), "PATH", is_path=True),
+    SourceKind("folder", "folder:folder", ("classes",), "PATH", is_path=True),
     SourceKind("csv", "csv_file:csv_file", ("classes",), "PATH", is_path=True),
     # They have versions, and may be too large to be read.
     SourceKind(
         "tfds", "tfds:tensorflow_dataset", ("data_dir",), "NAME[:CONFIG]", is_digested=False
     ),
-    SourceKind("tfrecord", "records.tfrecord:records", ("by_position",), "PATTERN", is_path=True),
+    SourceKind("tfrecord", "records.tfrecord:records", (), "PATTERN", is_path=True),
     SourceKind("tfrecord-lists", "records.tfrecord:lists", (), "PATTERN", is_path=True),
     SourceKind("masks", "segmentation.folder:masks", (), "DIR", is_path=True),
     SourceKind(
@@ -72,7 +68,7 @@ KINDS = {row.name: row for row in _ROWS}
 
 
 def find_kind(name):
-    """Find the kind of a dataset, ignoring the prefix `by-position:`.
+    """Find the kind of a dataset.
 
     Returns:
         `(kind, argument)`: a row of the table or `None`, and the part after the colon.
@@ -90,7 +86,7 @@ def find_kind(name):
             "`data` must be the name of a dataset, such as 'digits' or 'folder:PATH'; `model.fit` "
             f"takes other datasets. Received: data={name!r:.80}"
         )
-    first, colon, argument = name.removeprefix(BY_POSITION).partition(":")
+    first, colon, argument = name.partition(":")
     kind = KINDS.get(first)
     is_complete = kind is not None and (bool(argument) if kind.placeholder else not colon)
     return (kind if is_complete else None), argument
@@ -136,8 +132,8 @@ def names_with(option):
 
     Example:
     >>> from keras_vit.data.sources.kinds import names_with
-    >>> names_with("by_position")
-    '`folder:PATH` or `tfrecord:PATTERN`'
+    >>> names_with("data_dir")
+    '`tfds:NAME[:CONFIG]`'
     """
     return " or ".join(f"`{row.pattern}`" for row in KINDS.values() if option in row.takes)
 
@@ -159,5 +155,4 @@ def absolute_name(data):
     kind, path = find_kind(data)
     if kind is None or not kind.is_path:
         return data
-    prefix = BY_POSITION if data.startswith(BY_POSITION) else ""
-    return f"{prefix}{kind.name}:{pathlib.Path(path).expanduser().resolve()}"
+    return f"{kind.name}:{pathlib.Path(path).expanduser().resolve()}"

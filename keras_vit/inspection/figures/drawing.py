@@ -1,4 +1,4 @@
-"""Figures, drawn with matplotlib (`pip install 'keras-vit[plots]'`)."""
+"""Figures, drawn with matplotlib (`pip install 'keras-vit-zoo[plots]'`)."""
 
 import importlib.util
 import pathlib
@@ -21,7 +21,7 @@ def check_matplotlib():
     """Raise `ValueError` if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError(
-            "Figures need matplotlib: pip install 'keras-vit[plots]'. Received: no matplotlib"
+            "Figures need matplotlib: pip install 'keras-vit-zoo[plots]'. Received: no matplotlib"
         )
 
 

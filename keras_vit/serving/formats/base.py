@@ -40,7 +40,7 @@ class ExportFormat:
             maps preprocessed images, float32 `(n, height, width, 3)`, n > 0, to logits. `None` for
             a format with signatures.
         load_encoded: for a format with signatures: function of the path of the file, and of the
-            model's `Resizing`, that returns a function from a list of encoded images to logits.
+            model's `ImageSpec`, that returns a function from a list of encoded images to logits.
         packages: modules that must be installed to write the format.
         runtime: module that must be installed to load it.
         precisions: the choices of `quantize`, a dictionary from names to `Precision`.

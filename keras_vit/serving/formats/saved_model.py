@@ -38,7 +38,7 @@ def write(model, path, scratch, *, signatures, class_names, top_k, **settings):
     )
 
 
-def load(path, resizing):
+def load(path, image_spec):
     """Load a SavedModel; see `ExportFormat.load_encoded`."""
     import tensorflow as tf
 
@@ -65,11 +65,11 @@ def load(path, resizing):
         )
     argument = min(served, key=lambda argument: dtypes.index(argument[1]))
     # A function is usable as long as the object that it was loaded with exists.
-    facts = resizing, path.parent, labels_of(path.parent)
+    facts = image_spec, path.parent, labels_of(path.parent)
     return lambda encoded: _answer(loaded.signatures[served[argument]], argument, encoded, *facts)
 
 
-def _answer(function, argument, encoded, resizing, version, names):
+def _answer(function, argument, encoded, image_spec, version, names):
     """Return the logits of a signature; a fixed batch is filled up with the last image."""
     import numpy as np
     import tensorflow as tf
@@ -87,9 +87,9 @@ def _answer(function, argument, encoded, resizing, version, names):
         inputs = part + part[-1:] * ((fixed or 0) - len(part))
         if dtype == tf.float32:
             size = input_size(version, function.structured_input_signature[1][name].shape[1:3])
-            inputs = preprocess_encoded(inputs, size, resizing)
+            inputs = preprocess_encoded(inputs, size, image_spec)
         elif dtype == tf.uint8:
-            inputs = tf.stack([decode(file, resizing.antialias) for file in inputs])
+            inputs = tf.stack([decode(file, image_spec.antialias) for file in inputs])
         outputs = function(**{name: tf.constant(inputs)})
         _refuse_bad_images(outputs, part, start)
         _check_labels(outputs, version, names)

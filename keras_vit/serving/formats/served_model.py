@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.core.images import ImageSpec
 from keras_vit.core.pixels import MAX_NORMALIZED
-from keras_vit.core.resizing import Resizing
 from keras_vit.data.images.transforms import evaluation_image, read_evaluation_image
 from keras_vit.models.parts import representation, token_stride
 from keras_vit.serving.labels import write_labels
@@ -27,7 +27,7 @@ class ServedModel(tf.Module):
     # An attribute, so that its variables are saved.
     model: tf.Module
     image_size: tuple[int, int]
-    resizing: Resizing
+    image_spec: ImageSpec
     class_names: dataclasses.InitVar[list]
     thresholds: list | None
     top_k: int
@@ -62,7 +62,7 @@ class ServedModel(tf.Module):
     def answer_uint8(self, images):
         """Classify images of one size, with values from 0 to 255."""
         images = tf.ensure_shape(images, images.shape)
-        return self._answer(evaluation_image(images, self.image_size, self.resizing))
+        return self._answer(evaluation_image(images, self.image_size, self.image_spec))
 
     def answer_float(self, images):
         """Classify preprocessed images; refuse values that cannot be preprocessed pixels."""
@@ -110,7 +110,7 @@ class ServedModel(tf.Module):
         shape = (*self.image_size, 3)
 
         def read(number, encoded):
-            return number, read_evaluation_image(encoded, self.image_size, self.resizing)
+            return number, read_evaluation_image(encoded, self.image_size, self.image_spec)
 
         found = (
             tf.data.Dataset.from_tensor_slices(image_bytes)

@@ -19,7 +19,7 @@ from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.transforms import evaluation_image
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.inference import for_inference
-from keras_vit.models.model import carry, resizing_of
+from keras_vit.models.model import carry, image_spec_of
 from keras_vit.models.parts import check_classifier, has_zero_head, stored_size, warn_of_zero_head
 from keras_vit.models.surgery import copy_layer, copy_model, plain
 from keras_vit.serving.labels import labels_of
@@ -104,23 +104,23 @@ def of_model(model, class_names, outputs, batch_size, dtype=None):
             found["attention_distance"] = measure(images)
         return {name: np.asarray(values)[: len(prepared)] for name, values in found.items()}
 
-    maker = _image_makers(stored_size(model), resizing_of(model))
+    maker = _image_makers(stored_size(model), image_spec_of(model))
     thresholds = getattr(model, "thresholds", None)
     return LoadedModel(*maker, run, class_names, thresholds)
 
 
 def of_export(version, image_size=None):
     """Make a `LoadedModel` of the directory of one version of an export, of any format."""
-    resizing, thresholds = recorded(version)
+    image_spec, thresholds = recorded(version)
     size, answer = load_parts(version, image_size)
     makers = (
-        lambda encoded: upright(encoded, decode(encoded, resizing.antialias)),
+        lambda encoded: upright(encoded, decode(encoded, image_spec.antialias)),
         lambda pixels: tf.io.encode_png(pixels).numpy(),
     )
     if size is not None:
         # Only an export of any size is given another one.
         own_size = size if image_size is None else input_size(version, (None,))
-        makers = _image_makers(size, resizing.at(size, own_size))
+        makers = _image_makers(size, image_spec.at(size, own_size))
     names, first = labels_of(version), []
 
     def run(prepared):
@@ -135,9 +135,9 @@ def of_export(version, image_size=None):
     return LoadedModel(*makers, run, names, thresholds)
 
 
-def _image_makers(image_size, resizing):
+def _image_makers(image_size, image_spec):
     """Return functions from the bytes of a file, and from pixels, to an image as in evaluation."""
-    preprocessing = Preprocessing(upright=True, resizing=resizing)
+    preprocessing = Preprocessing(upright=True, image_spec=image_spec)
     make = ImageMaker(image_size, preprocessing).make()
     one_file, pixels = tf.TensorSpec((), tf.string), tf.TensorSpec((None, None, 3), tf.uint8)
 
@@ -147,7 +147,7 @@ def _image_makers(image_size, resizing):
 
     @tf.function(input_signature=[pixels], autograph=False)
     def of_pixels(image):
-        return evaluation_image(image, image_size, resizing)
+        return evaluation_image(image, image_size, image_spec)
 
     return lambda encoded: of_file(encoded).numpy(), lambda image: of_pixels(image).numpy()
 

@@ -167,7 +167,7 @@ def require(name):
     except ImportError as error:
         raise ValueError(
             "Requests to TF Serving need the packages requests and tensorflow-serving-api: "
-            f"pip install 'keras-vit[serving]'. Received: no {name.partition('.')[0]}"
+            f"pip install 'keras-vit-zoo[serving]'. Received: no {name.partition('.')[0]}"
         ) from error
 
 

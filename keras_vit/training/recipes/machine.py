@@ -3,21 +3,18 @@
 import dataclasses
 import logging
 import math
-import pathlib
-import re
 import shutil
 import subprocess
 import time
 
 import keras
 import numpy as np
+import psutil
 
 from keras_vit.core.process import available_memory
 from keras_vit.models.options import is_resnet
 from keras_vit.training.distribution import is_first_process
 from keras_vit.training.optimizers import make_optimizer
-
-_MEMORY = pathlib.Path("/proc/meminfo")
 
 
 def has_accelerator():
@@ -39,12 +36,7 @@ def usable_memory():
         found = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
         if found and found[0].isdigit():
             return int(found[0]) * 2**20
-    usable = available_memory()
-    if _MEMORY.exists():
-        # Free pages alone would leave out those of the page cache.
-        left = re.search(r"MemAvailable:\s*(\d+) kB", _MEMORY.read_text(encoding="ascii"))
-        usable = min(usable, 1024 * int(left[1])) if left else usable
-    return usable
+    return min(available_memory(), psutil.virtual_memory().available)
 
 
 def bytes_per_image(options):

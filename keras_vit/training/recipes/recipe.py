@@ -5,14 +5,12 @@ from typing import Literal
 
 from keras_vit.core.choices import (
     MOMENTUM_DTYPES,
-    POOLINGS,
-    POSITION_EMBEDDINGS,
-    POSITION_PLACEMENTS,
     SEGMENTATION,
     SEGMENTER_HEADS,
     TARGETS,
 )
 from keras_vit.data.images.augmentations import AUGMENTATIONS
+from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS, POSITION_PLACEMENTS
 from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS, check_recipe
 
 # Names of classes of `keras.optimizers`.
@@ -157,11 +155,6 @@ class Recipe:
 
     def __post_init__(self):
         check_recipe(self)
-
-    @property
-    def average_momentum(self):
-        """The old name of `ema_momentum`."""
-        return self.ema_momentum
 
     @property
     def needs_soft_labels(self):

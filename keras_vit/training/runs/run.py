@@ -13,7 +13,6 @@ import shutil
 import keras
 
 from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE, read_run
-from keras_vit.checkpoints.trained import absolute_model_name
 from keras_vit.core.files import PARTIAL, differences, replacing
 from keras_vit.core.locks import exclusive_lock
 from keras_vit.data.sources.kinds import find_kind
@@ -122,20 +121,10 @@ def _check_same(workdir, run, recipe, has_same_images):
             "`workdir` must be the directory of a run to be resumed, with a `run.json`. "
             f"Received: workdir={str(workdir)!r}"
         )
-    # Earlier versions had fewer settings. Not all recorded the split in studies, and the
-    # digest of the model.
-    unrecorded = _default_settings(recipe) | {
-        "split": "train",
-        "keep_head": False,
-        "model_digest": run.get("model_digest"),
-    }
-    # A run may go on on other devices.
+    # A run may resume on other devices.
     names = ("recipe", "keras", "backend", "id", "strategy", "model_shards", "has_ended")
     not_compared = dict.fromkeys((*names, *HANDLING, *_moved(before, run, has_same_images)))
-    old, new = (
-        {**unrecorded, **settings["recipe"], **settings, **not_compared}
-        for settings in (before, run)
-    )
+    old, new = ({**facts["recipe"], **facts, **not_compared} for facts in (before, run))
     # A dataset orders the classes to keep itself.
     changed = differences(old, new, unordered=("classes",))
     # If both changed, the path says more than the digest.
@@ -150,15 +139,7 @@ def _check_same(workdir, run, recipe, has_same_images):
 
 def check_same_recipe(begun, recipe):
     """Check that a run, whose `run.json` is `begun`, was begun with the recipe."""
-    before = _default_settings(recipe) | begun["recipe"]
-    _refuse_changes(differences(before, dataclasses.asdict(recipe)), recipe)
-
-
-def _default_settings(recipe):
-    """Return the defaults of those settings of a recipe that have one, as JSON stores them."""
-    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
-    known = [name for name, value in defaults.items() if value is not dataclasses.MISSING]
-    return json.loads(json.dumps({name: defaults[name] for name in known}))
+    _refuse_changes(differences(begun["recipe"], dataclasses.asdict(recipe)), recipe)
 
 
 def _refuse_changes(changed, recipe):
@@ -200,13 +181,11 @@ def _moved(before, run, has_same_images):
     for name in ("model", "teacher"):
         digest = run.get(f"{name}_digest")
         is_same = digest is not None and before.get(f"{name}_digest") == digest
-        # Earlier versions recorded relative paths.
-        is_same |= absolute_model_name(before.get(name)) == run.get(name)
         if is_same and before.get(name) != run.get(name):
             yield name
     if not has_same_images:
         return
-    # The list decides which images there are. Earlier versions recorded relative paths.
+    # The list decides which images there are.
     if before.get("exclude") and run.get("exclude") and before["exclude"] != run["exclude"]:
         yield "exclude"
     old, new = (str(facts.get("data", "")) for facts in (before, run))

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_vit.checkpoints.runs import RUN_FILE, run_of
 from keras_vit.core.files import exists, replacing
-from keras_vit.data.sources.kinds import BY_POSITION, absolute_name, find_kind, has_path
+from keras_vit.data.sources.kinds import find_kind, has_path
 from keras_vit.models.model import ImageModel, carry, origin_of
 from keras_vit.training.distribution import is_spread, to_numpy
 from keras_vit.training.runs.trained_on import images_trained_on, warn_of_trained_images
@@ -99,17 +99,3 @@ def check_data_path(name):
             "`data` (`--data`) must be the images that the run was begun with; if they have moved, "
             f"give their new path. Received: data={name!r}, which does not exist"
         )
-
-
-def data_of(run, name=None):
-    """Return the name with which `load` divides a run's data into the splits of that run.
-
-    The name is by default the run's. It gets the prefix `by-position:` for the data of a run of a
-    version before 0.2, which recorded no division.
-    """
-    name = name or run.get("data")
-    if not run or "id" in run or name is None or name.startswith(BY_POSITION):
-        return name
-    kind, _ = find_kind(name)
-    takes_it = kind is not None and "by_position" in kind.takes
-    return BY_POSITION + name if takes_it and absolute_name(name) == run.get("data") else name

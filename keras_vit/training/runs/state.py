@@ -98,7 +98,6 @@ def restore(model, arrays):
     Return the arrays of the metrics, for `RestoreMetrics`: Keras lists their variables later.
     """
     variables = named_variables(model)
-    arrays = _named_by_path(arrays, [*random_states(), *variables])
     saved = {name: a for name, a in arrays.items() if name.startswith(("model/", "optimizer/"))}
     problems = [f"{name} is not in the state" for name in variables if name not in saved]
     problems += [f"{name} is only in the state" for name in saved if name not in variables]
@@ -117,17 +116,6 @@ def restore(model, arrays):
     return {name: array for name, array in arrays.items() if name.startswith("metrics/")}
 
 
-def _named_by_path(arrays, names):
-    """Name the arrays of an older state, which are numbered in the order of these names.
-
-    The metrics, which are the rest, keep their numbers.
-    """
-    if "0" not in arrays:
-        return arrays
-    names = [*names, *(f"metrics/{number}" for number in range(len(arrays)))]
-    return dict(zip(names, arrays.values(), strict=False))
-
-
 class RestoreMetrics(keras.callbacks.Callback):
     """Restore metrics when resuming mid-epoch.
 
@@ -142,11 +130,8 @@ class RestoreMetrics(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if batch:
             return
-        variables, arrays = named_metrics(self.model), self.arrays
-        if "metrics/0" in arrays:
-            arrays = dict(zip(variables, arrays.values(), strict=True))
-        for name, variable in variables.items():
-            variable.assign_add(ops.cast(arrays[name], variable.dtype))
+        for name, variable in named_metrics(self.model).items():
+            variable.assign_add(ops.cast(self.arrays[name], variable.dtype))
 
 
 def _to_numpy(variable):
@@ -192,7 +177,6 @@ class RestoreRandomStates(keras.callbacks.Callback):
 
     def __init__(self, arrays):
         super().__init__()
-        arrays = _named_by_path(arrays, random_states())
         self.states = [arrays[name] for name in random_states()]
 
     def on_train_batch_begin(self, batch, logs=None):

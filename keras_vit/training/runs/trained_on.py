@@ -39,17 +39,8 @@ def record_images(workdir, images, before=None):
 
 
 def check_same_images(workdir, images, state):
-    """Check that a resumed run has the images that it was begun with, or say what changed.
-
-    Return whether they are known to be the same.
-    """
-    recorded = state[1].get("images")
-    if recorded is None:
-        logging.getLogger("keras_vit").warning(
-            "the run was begun by a version that did not record its images: changes cannot be "
-            "detected"
-        )
-        return False
+    """Check that a resumed run has the images that it was begun with, or say what changed."""
+    recorded = state[1]["images"]
     for kind in _RECORDS:
         now = images.get(kind)
         if recorded.get(kind) == (now and now.digest()):
@@ -62,7 +53,6 @@ def check_same_images(workdir, images, state):
             f"A resumed run must have the {kind} images that it was begun with. "
             f"Received: {what}; train in a new `workdir` to use them"
         )
-    return True
 
 
 def _repair(workdir, kind, images):
@@ -88,8 +78,7 @@ def images_trained_on(workdir):
     before, facts_before = _read(path)
     if own is None:
         logging.getLogger("keras_vit").warning(
-            "%s has no %s, or is a run of a version that did not record its training images: they "
-            "cannot be named",
+            "%s has no %s: the images that the run was trained on cannot be named",
             *(workdir, TRAINED_ON),
         )
         return None
@@ -176,8 +165,7 @@ def _read(path):
         raise _damaged(path, error) from error
     if not is_whole:
         raise _damaged(path, f"{len(rows)} images with a different digest")
-    # The first records did not have the run.
-    if header.get("run", run) != run:
+    if header.get("run") != run:
         raise _damaged(path, f"of the run {header['run']}, in the directory of the run {run}")
     return images, header
 

@@ -7,7 +7,7 @@ import h5py
 import pytest
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
-from keras_vit.checkpoints.archives.npz import NpzArchive
+from keras_vit.checkpoints.archives import NpzArchive
 from keras_vit.checkpoints.trained import load_trained
 from keras_vit.models import vision_transformer
 from tests.fixtures.tiny import TINY

@@ -10,7 +10,7 @@ from keras import ops
 import keras_vit
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
 from keras_vit.checkpoints.configuration.images import IMAGENET, OPENAI
-from keras_vit.models.model import CENTERED
+from keras_vit.core.images import WHOLE_IMAGE
 from tests.fixtures.checkpoint_files import config_next_to
 from tests.fixtures.reference import assert_logits, case_model, case_path
 from tests.fixtures.tiny import images
@@ -114,7 +114,7 @@ def test_settings_that_are_refused(config, message, tmp_path):
 @pytest.mark.parametrize(
     ("config", "normalization"),
     [
-        ({"mean": 0.5, "std": 0.5}, CENTERED),
+        ({"mean": 0.5, "std": 0.5}, WHOLE_IMAGE.normalization),
         ({"mean": 0, "std": 1}, ((0,), (1,))),
         ({"mean": [0, 0, 0], "std": [1, 1, 1]}, ((0, 0, 0), (1, 1, 1))),
     ],
@@ -123,7 +123,7 @@ def test_settings_that_are_refused(config, message, tmp_path):
 def test_one_number_for_all_channels(config, normalization, tmp_path, caplog):
     """The patch projection absorbs the normalization: the model computes the same of pixels."""
     model = load_timm(tmp_path, pretrained_cfg=config)
-    assert model.normalization == normalization
+    assert model.image_spec.normalization == normalization
     assert not caplog.messages
     without = load_timm(tmp_path)
     pixels = images(2, *model.input_shape[1:])
@@ -148,7 +148,7 @@ def test_what_a_processor_does(value, settings, normalization, warning, tmp_path
     path = config_next_to("hf_classifier", tmp_path, {})
     settings = {"image_mean": [value] * 3, "image_std": [value] * 3, **settings}
     (path / "preprocessor_config.json").write_text(json.dumps(settings))
-    assert from_checkpoint(path).normalization == normalization
+    assert from_checkpoint(path).image_spec.normalization == normalization
     assert warning in caplog.text and bool(caplog.messages) == bool(warning)
 
 
@@ -157,9 +157,9 @@ def test_processors_of_images_and_texts(tmp_path, caplog):
     path = config_next_to("hf_classifier", tmp_path, {})
     images = {"image_mean": [0.25] * 3, "image_std": [0.125] * 3}
     (path / "processor_config.json").write_text(json.dumps({"image_processor": images}))
-    assert from_checkpoint(path).normalization == ((0.25,) * 3, (0.125,) * 3)
+    assert from_checkpoint(path).image_spec.normalization == ((0.25,) * 3, (0.125,) * 3)
     (path / "processor_config.json").write_text(json.dumps({"processor_class": "CLIPProcessor"}))
-    assert from_checkpoint(path).normalization == CENTERED
+    assert from_checkpoint(path).image_spec.normalization == WHOLE_IMAGE.normalization
     (path / "processor_config.json").write_text(json.dumps({"image_processor": [1]}))
     with pytest.raises(ValueError, match="`image_processor` of .* must be a JSON object"):
         from_checkpoint(path)
@@ -171,21 +171,24 @@ def test_processors_of_images_and_texts(tmp_path, caplog):
         ({"image_processor_type": "CLIPImageProcessorFast"}, OPENAI),
         ({"feature_extractor_type": "CLIPFeatureExtractor"}, OPENAI),
         ({"image_processor_type": "DINOv3ViTImageProcessorFast"}, IMAGENET),
-        ({"image_processor_type": "SiglipImageProcessor"}, CENTERED),
+        ({"image_processor_type": "SiglipImageProcessor"}, WHOLE_IMAGE.normalization),
         ({"image_processor_type": "BitImageProcessor", "image_std": [1]}, (OPENAI[0], (1,))),
         ({"image_mean": [0.25] * 3}, ((0.25,) * 3, (0.5,))),
-        ({"size": 32}, CENTERED),
+        ({"size": 32}, WHOLE_IMAGE.normalization),
     ],
     ids=str,
 )
 def test_what_is_not_recorded_is_the_default_of_the_class(settings, normalization, tmp_path):
     path = config_next_to("hf_classifier", tmp_path, {})
     (path / "preprocessor_config.json").write_text(json.dumps(settings))
-    assert from_checkpoint(path).normalization == normalization
+    assert from_checkpoint(path).image_spec.normalization == normalization
 
 
 def test_timms_default_of_the_deviation(tmp_path):
-    assert load_timm(tmp_path, pretrained_cfg={"mean": 0.5}).normalization == ((0.5,), IMAGENET[1])
+    assert load_timm(tmp_path, pretrained_cfg={"mean": 0.5}).image_spec.normalization == (
+        (0.5,),
+        IMAGENET[1],
+    )
 
 
 @pytest.mark.parametrize("case", ["hf_classifier", "hf_dinov2_classifier"])
@@ -206,18 +209,18 @@ def test_images_that_patches_do_not_tile(case, tmp_path):
     path = config_next_to(case, tmp_path / "theirs", {"image_size": size + cut})
     model = from_checkpoint(path)
     assert model.input_shape == (None, size, size, 3)
-    assert model.resizing.cut_off == (cut, cut)
+    assert model.image_spec.cut_off == (cut, cut)
     keras_vit.save_checkpoint(model, tmp_path / "ours", "huggingface")
     written = json.loads((tmp_path / "ours" / "config.json").read_text())
     assert written["image_size"] == size + cut
     again = from_checkpoint(tmp_path / "ours")
-    assert (again.input_shape, again.resizing.cut_off) == (model.input_shape, (cut, cut))
+    assert (again.input_shape, again.image_spec.cut_off) == (model.input_shape, (cut, cut))
     model.save(tmp_path / "model.keras")
-    assert keras.models.load_model(tmp_path / "model.keras").resizing == model.resizing
+    assert keras.models.load_model(tmp_path / "model.keras").image_spec == model.image_spec
     larger = keras_vit.resize(model, 2 * size)
-    assert larger.resizing.cut_off == (0, 0)
-    assert from_checkpoint(path, image_size=2 * size).resizing.cut_off == (0, 0)
-    assert keras_vit.replace_head(model, 2).resizing == model.resizing
+    assert larger.image_spec.cut_off == (0, 0)
+    assert from_checkpoint(path, image_size=2 * size).image_spec.cut_off == (0, 0)
+    assert keras_vit.replace_head(model, 2).image_spec == model.image_spec
 
 
 def test_a_file_in_a_model_of_any_size_keeps_what_is_cut_off(tmp_path):
@@ -227,7 +230,7 @@ def test_a_file_in_a_model_of_any_size_keeps_what_is_cut_off(tmp_path):
     path = config_next_to("hf_classifier", tmp_path, whole)
     model = keras_vit.resize(from_checkpoint(path), None)
     load_checkpoint(model, path)
-    assert model.resizing.cut_off == (cut, cut)
+    assert model.image_spec.cut_off == (cut, cut)
 
 
 def test_a_grid_that_transformers_would_read_as_another(tmp_path):
@@ -243,7 +246,7 @@ def test_timm_knows_its_own_normalisation(tmp_path, caplog):
     path = config_next_to("timm_token.safetensors", tmp_path, config)
     settings = {"image_mean": [0.4] * 3, "image_std": [0.2] * 3}
     path.with_name("preprocessor_config.json").write_text(json.dumps(settings))
-    assert from_checkpoint(path, num_heads=4).normalization == CENTERED
+    assert from_checkpoint(path, num_heads=4).image_spec.normalization == WHOLE_IMAGE.normalization
     assert not caplog.messages
 
 
@@ -257,7 +260,7 @@ def test_another_grid_than_that_of_the_table_is_told(tmp_path, caplog):
 def test_weights_of_another_width_are_named_as_such(tmp_path):
     config = {**BASE, "model_args": {"num_heads": 4}}
     path = config_next_to("timm_token.safetensors", tmp_path, config)
-    with pytest.raises(ValueError, match="`weights` must be those of ViT_Ti16.*embedding_dim=48"):
+    with pytest.raises(ValueError, match="`num_heads` must be that of the file's configuration, 4"):
         keras_vit.ViT_Ti16(image_size=32, weights=str(path))
 
 

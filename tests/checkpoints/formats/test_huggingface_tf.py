@@ -84,7 +84,7 @@ def test_what_is_not_read_is_named(folder):
     swin = folder / "swin.h5"
     with h5py.File(swin, "w") as file:
         file["swin/tf_swin_model/swin/layernorm/gamma:0"] = np.ones(3)
-    with pytest.raises(ValueError, match="only ViT is read .*model_type='vit'"):
+    with pytest.raises(ValueError, match="of a known layout.*model_type='vit'"):
         from_checkpoint(swin)
 
 
@@ -163,7 +163,7 @@ def test_pickled_weights_alone(tmp_path):
 def test_another_kind_of_model_in_safetensors(tmp_path):
     names = {"deit/encoder/layer_._0/intermediate/dense/kernel:0": np.zeros((2, 2), "float32")}
     save_file(names, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match="only ViT is read from TensorFlow models of transformers"):
+    with pytest.raises(ValueError, match="of a known layout"):
         from_checkpoint(tmp_path)
 
 
@@ -196,7 +196,7 @@ def test_other_models_of_tensorflow_are_named(folder, tmp_path):
     arrays, _, _ = arrays_and_attributes(folder / "tf_model.h5")
     arrays["decoder/decoder_pred/bias:0"] = np.zeros(3, "float32")
     save_file(arrays, tmp_path / "mae.safetensors")
-    with pytest.raises(ValueError, match="only ViT is read .*; docs/from_transformers.md shows"):
+    with pytest.raises(ValueError, match="of a known layout"):
         from_checkpoint(tmp_path / "mae.safetensors")
 
 
@@ -205,5 +205,5 @@ def test_arrays_of_other_names_are_listed(folder):
     (folder / "tf_model.h5").unlink()
     arrays = {name.replace("/query/", "/qry/"): array for name, array in arrays.items()}
     save_file(arrays, folder / "model.safetensors")
-    with pytest.raises(ValueError, match="unused: .*/qry/.*near: .*/query/.*missing: .*/query/"):
+    with pytest.raises(ValueError, match="unused: .*/qry/.*missing: .*/query/"):
         from_checkpoint(folder)

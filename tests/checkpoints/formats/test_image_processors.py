@@ -1,16 +1,19 @@
 """Image processors of transformers: the defaults of their classes, and what cannot be done."""
 
+import dataclasses
 import json
 
 import pytest
 
 from keras_vit import from_checkpoint
-from keras_vit.core.resizing import Resizing
+from keras_vit.checkpoints.configuration import images
+from keras_vit.core.images import ImageSpec
 from tests.fixtures.checkpoint_files import config_next_to
 
 SQUARE = {"height": 32, "width": 32}
-WHOLE = Resizing("bilinear", antialias=True)
-SMALLER_SIDE = Resizing("bicubic", antialias=True, keeps_aspect_ratio=True)
+WHOLE = ImageSpec("bilinear", antialias=True)
+OPENAI = {"mean": images.OPENAI[0], "deviation": images.OPENAI[1]}
+SMALLER_SIDE = ImageSpec("bicubic", antialias=True, keeps_aspect_ratio=True, **OPENAI)
 
 
 def load(tmp_path, settings, case="hf_classifier"):
@@ -20,30 +23,30 @@ def load(tmp_path, settings, case="hf_classifier"):
 
 
 @pytest.mark.parametrize(
-    ("settings", "resizing"),
+    ("settings", "image_spec"),
     [
         ({"image_processor_type": "ViTImageProcessor"}, WHOLE),
         ({"feature_extractor_type": "ViTFeatureExtractor"}, WHOLE),
         ({"image_processor_type": "CLIPImageProcessorFast"}, SMALLER_SIDE),
         ({"image_processor_type": "BitImageProcessorPil"}, SMALLER_SIDE),
-        ({"image_processor_type": "DeiTImageProcessor"}, Resizing("bicubic", True, 224 / 256)),
+        ({"image_processor_type": "DeiTImageProcessor"}, ImageSpec("bicubic", True, 224 / 256)),
         (
             {"image_processor_type": "DeiTImageProcessor", "size": 36, "crop_size": 32},
-            Resizing("bicubic", True, 32 / 36),
+            ImageSpec("bicubic", True, 32 / 36),
         ),
-        ({"image_processor_type": "SiglipImageProcessor"}, Resizing("bicubic", True)),
-        ({"image_mean": [0.5] * 3}, WHOLE),
+        ({"image_processor_type": "SiglipImageProcessor"}, ImageSpec("bicubic", True)),
+        ({"image_mean": [0.25]}, dataclasses.replace(WHOLE, mean=(0.25,))),
     ],
     ids=str,
 )
-def test_sizes_that_are_not_recorded(settings, resizing, tmp_path):
-    assert load(tmp_path, settings).resizing == resizing
+def test_sizes_that_are_not_recorded(settings, image_spec, tmp_path):
+    assert load(tmp_path, settings).image_spec == image_spec
 
 
 def test_null_stands_for_the_default(tmp_path):
     names = ("image_mean", "do_normalize", "do_resize", "size", "rescale_factor", "resample")
     settings = {"image_processor_type": "ViTImageProcessor", **dict.fromkeys(names)}
-    assert load(tmp_path, settings).resizing == WHOLE
+    assert load(tmp_path, settings).image_spec == WHOLE
 
 
 def test_a_size_of_rows_and_columns(tmp_path, caplog):
@@ -62,15 +65,15 @@ def test_images_of_another_size_than_the_models(side, is_told, tmp_path, caplog)
 
 def test_a_file_without_a_class_is_of_the_models(tmp_path):
     model = load(tmp_path, {"image_mean": [0.5] * 3}, "hf_dinov2_classifier")
-    assert model.resizing == SMALLER_SIDE
+    assert model.image_spec == dataclasses.replace(SMALLER_SIDE, mean=(0.5, 0.5, 0.5))
 
 
 def test_another_class_must_record_everything(tmp_path):
     settings = {"resample": 3, "image_mean": [0.25] * 3, "image_std": [0.5] * 3, "size": SQUARE}
     settings |= {"image_processor_type": "BlipImageProcessor", "do_center_crop": False}
     model = load(tmp_path, settings)
-    assert model.resizing == Resizing("bicubic", True)
-    assert model.normalization == ((0.25,) * 3, (0.5,) * 3)
+    expected = ImageSpec("bicubic", True, mean=(0.25,) * 3, deviation=(0.5,) * 3)
+    assert model.image_spec == expected
     changes = [{name: ...} for name in settings.keys() - {"image_processor_type"}]
     changes += [{"image_processor_type": f"{name}ImageProcessor"} for name in ("ConvNext", "Levit")]
     for change in changes:

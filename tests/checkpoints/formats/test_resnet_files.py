@@ -175,11 +175,16 @@ def test_builders_take_weights(tmp_path):
         keras_vit.BiT_R50x1(weights=case_path("a_vit_token"))
 
 
-def test_a_prefix_of_all_names_is_told(tmp_path):
+@pytest.mark.parametrize("prefix", ["module.", "module.model."])
+def test_a_prefix_of_all_names_is_left_out(prefix, tmp_path, caplog):
+    caplog.set_level("INFO", "keras_vit")
     arrays = dict(np.load(case_path("a_vit_token")))
-    np.savez(tmp_path / "a.npz", **{f"module.{name}": arrays[name] for name in arrays})
-    with pytest.raises(ValueError, match=r"known layout.*; without 'module\.' before each name"):
-        keras_vit.from_checkpoint(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", **{prefix + name: arrays[name] for name in arrays})
+    model = keras_vit.from_checkpoint(tmp_path / "a.npz")
+    assert f"the prefix {prefix!r} of all names is left out" in caplog.text
+    expected = keras_vit.from_checkpoint(case_path("a_vit_token")).get_weights()
+    for found, value in zip(model.get_weights(), expected, strict=True):
+        np.testing.assert_array_equal(found, value)
 
 
 UNKNOWN = "`path` must be a Vision Transformer or a ResNet of a known layout"
@@ -200,9 +205,9 @@ def without(prefix):
         (lambda a: a.pop("resnet/block2/unit01/b/group_norm/beta"), "missing: .*unit01/b/group"),
         (put("resnet/extra", np.ones(3)), "unused: 'resnet/extra'"),
         (lambda a: a.pop(ROOT), UNKNOWN),
-        (without("resnet/block2/"), r"`path` must hold all stages .*with \(2, 0, 1, 1\) units"),
+        (without("resnet/block2/"), "`path` must hold the arrays of all blocks and units"),
         (without("resnet/block4/"), "with unused|with misshapen"),
-        (put(ROOT, np.ones((7, 7, 3, 48))), "a multiple of 32 channels.*48 channels"),
+        (put(ROOT, np.ones((7, 7, 3, 48))), r"multiple of the number of channels \(48\)"),
         (put(ROOT, np.ones(3)), UNKNOWN),
         (
             put("resnet/group_norm/gamma", np.ones(7, "float32")),
@@ -224,9 +229,7 @@ def test_a_damaged_file(change, message, tmp_path):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"dropout": 0.1}, "`dropout` must not be given for the file of a ResNet.*dropout=0.1"),
-        ({"activation": "gelu"}, "`activation` must not be given for the file of a ResNet"),
-        ({"num_heads": 3}, "`num_heads` must not be given for the file of a ResNet.*num_heads=3"),
+        ({"num_heads": 3}, "`num_heads` must be that of the file, None. Received: num_heads=3"),
         ({"width": 64}, "`width` must be that of the file, 32.*width=64"),
         ({"preactivation": False}, "`preactivation` must be that of the file, True"),
     ],
@@ -241,7 +244,7 @@ def test_a_kernel_of_another_rank_is_named(shape, tmp_path):
     arrays = case_arrays("e2_hybrid_r50_half")
     arrays["embedding/kernel"] = np.ones(shape, "float32")
     path = write(tmp_path / "damaged.npz", arrays)
-    with pytest.raises(ValueError, match="`path` must hold .*damaged.npz"):
+    with pytest.raises(ValueError, match="Received: .*damaged.npz"):
         from_checkpoint(path)
 
 

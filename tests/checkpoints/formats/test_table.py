@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_vit import resnet, vision_transformer
+from keras_vit import resnet
 from keras_vit.checkpoints import (
     from_checkpoint,
     inspect_checkpoint,
@@ -14,6 +14,7 @@ from keras_vit.checkpoints import (
 )
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.save import format_for
+from keras_vit.models import vision_transformer
 from tests.fixtures.checkpoint_files import unchanged
 from tests.fixtures.checkpoints.toy_layout import TOY
 from tests.fixtures.contract import randomise

@@ -102,9 +102,3 @@ def test_three_images_are_one_line(tmp_path, capsys):
     error = capsys.readouterr().err
     assert stopped.value.code == 2
     assert error.count("error:") == 1 and len(error.strip().splitlines()) <= 2
-
-
-def test_old_names_of_flags_are_understood():
-    words = ["train", "finetune", "--model", "ViT_Ti16", "--data", "digits", "--workdir", "run"]
-    recipe = parse([*words, "--average-momentum", "0.5"]).recipe
-    assert (recipe.ema_momentum, recipe.average_momentum) == (0.5, 0.5)

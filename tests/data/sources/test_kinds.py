@@ -58,5 +58,3 @@ def test_a_new_kind_is_one_file_and_one_row(monkeypatch, tmp_path):
     assert data_digests("half:a", ["test"]) == data_digests("digits", ["test"])
     with pytest.raises(ValueError, match="`half:FILE`"):
         find_source("other", "test")
-    with pytest.raises(ValueError, match="is for .*`tfrecord:PATTERN` only"):
-        find_source("by-position:half:a", "test")

@@ -29,9 +29,6 @@ def test_splits_have_the_names_that_folders_have(name, shown, tmp_path, caplog):
     pattern = f"tfrecord:{tmp_path}/*{{split}}*"
     assert [find_source(pattern, split).num_examples for split in SPLITS] == [10, 2, 4]
     assert f"validation is 10% of *train*, test is *{shown}*" in caplog.text
-    # As it was, for runs of version 0.1.
-    sizes = [find_source(f"by-position:{pattern}", split).num_examples for split in SPLITS]
-    assert sizes == [9, 1, 2]
 
 
 @pytest.mark.parametrize(

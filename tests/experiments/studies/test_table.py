@@ -1,7 +1,6 @@
 """The table of a study: what it holds, and when it is refused."""
 
 import csv
-import logging
 
 import pytest
 
@@ -67,28 +66,6 @@ def test_a_study_is_of_one_thing(tmp_path):
     (tmp_path / "run" / "run.json").write_text("{}")
     with pytest.raises(ValueError, match="`workdir` must be a new directory"):
         run_study(settings, [0], measured([]), tmp_path / "run", FACTS)
-
-
-def test_a_study_without_digests_goes_on_with_a_warning(tmp_path, caplog):
-    settings = settings_of("a")
-    run_study(settings, [0], measured([]), tmp_path / "new", FACTS)
-    now = {**FACTS, "train_digest": "0f"}
-    with caplog.at_level(logging.WARNING, logger="keras_vit"):
-        run_study(settings, [0, 1], measured([]), tmp_path / "new", now)
-    (record,) = caplog.records
-    assert "did not record digests" in record.getMessage()
-    # From then on they are recorded.
-    with pytest.raises(ValueError, match="train_digest='1f' instead of '0f'"):
-        run_study(settings, [0], measured([]), tmp_path / "new", {**now, "train_digest": "1f"})
-
-
-def test_a_study_of_a_version_with_fewer_settings_goes_on(tmp_path):
-    settings = settings_of("a")
-    run_study(settings, [0], measured([]), tmp_path / "new", FACTS)
-    now = {**FACTS, "axial": False, "boundaries": (), "position_placement": "stem"}
-    run_study(settings, [0, 1], measured([]), tmp_path / "new", now)
-    with pytest.raises(ValueError, match="begun with. Received: axial=True instead of False"):
-        run_study(settings, [0], measured([]), tmp_path / "new", {**now, "axial": True})
 
 
 def test_class_order_does_not_change_a_study(tmp_path):

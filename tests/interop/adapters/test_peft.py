@@ -77,7 +77,8 @@ def write(base, path, layers, **settings):
 
 
 def ours_of(base, layers, alpha=8):
-    return keras_vit.enable_lora(keras_vit.from_checkpoint(base), RANK, alpha, layers)
+    model = keras_vit.from_checkpoint(base)
+    return keras_vit.enable_lora(model, RANK, alpha, layers)
 
 
 @pytest.mark.parametrize("layers", [("query", "value"), tuple(MODULES)], ids=["two", "all"])

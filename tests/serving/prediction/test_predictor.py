@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.images import ImageSpec
 from keras_vit.data.images.decoding import decode
 from keras_vit.inspection.distance import attention_distance
 from keras_vit.serving import Predictor
@@ -159,7 +159,9 @@ def test_exports_predict_as_their_model(format, model, path, tmp_path):
 @pytest.mark.slow
 def test_photographs_are_turned_upright_and_resized_as_the_model_says(tmp_path):
     model = small_classifier("token", image_size=(16, 16))
-    model.resizing = Resizing("bicubic", antialias=True, crop_share=0.875, keeps_aspect_ratio=True)
+    model.image_spec = ImageSpec(
+        "bicubic", antialias=True, crop_share=0.875, keeps_aspect_ratio=True
+    )
     model.save(tmp_path / "model.keras")
     upright = random_image(20, 30)
     lying = io.BytesIO()
@@ -180,7 +182,7 @@ def test_photographs_are_turned_upright_and_resized_as_the_model_says(tmp_path):
 def test_a_turned_photograph_has_the_pixels_that_its_model_decodes(tmp_path):
     """An export gets it as a PNG, whose pixels must not be those of the faster transform."""
     model = small_classifier("token", image_size=(16, 16))
-    model.resizing = Resizing("bicubic", antialias=True)
+    model.image_spec = ImageSpec("bicubic", antialias=True)
     model.save(tmp_path / "model.keras")
     export(model, tmp_path / "pets")
     lying, exif = io.BytesIO(), Image.Exif()

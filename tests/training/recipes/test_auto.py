@@ -169,7 +169,7 @@ def test_a_built_model_is_refused():
     [
         ({"minutes": 0}, "`minutes` must be a positive number. Received: minutes=0"),
         ({"minutes": float("nan")}, "`minutes` must be a positive number"),
-        ({"model": "ViT_B17"}, "ViT_B16"),
+        ({"model": "ViT_B17"}, "ViT_B17"),
         ({"data": "folder:nowhere"}, "does not exist"),
         ({"data": "few"}, "two training images of each of two classes"),
         ({"data": "five"}, "The split 'validation' of the folder .* must have an image"),

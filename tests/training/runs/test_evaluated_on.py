@@ -7,15 +7,11 @@ import pytest
 
 from keras_vit.cli import main
 from keras_vit.data import find_source
-from keras_vit.training.runs.saved_models import data_of
-from keras_vit.training.runs.trained_on import TRAINED_ON
+from keras_vit.training.runs.run import EXCLUDED_FILE
 from tests.fixtures.commands import run, train_arguments
 from tests.training.runs.recorded import images_of, trained_ids
 
 pytestmark = pytest.mark.slow
-
-# What the test split was in version 0.1, by places in the sorted list.
-TEST_IMAGES_OF_VERSION_0_1 = ["cat/1.jpg", "cat/8.jpg", "dog/1.jpg", "dog/8.jpg"]
 
 
 def test_evaluate_names_renamed_and_copied_training_images(root, capsys, caplog):
@@ -34,24 +30,9 @@ def test_evaluate_names_renamed_and_copied_training_images(root, capsys, caplog)
     assert "trained on" not in caplog.text
 
 
-def test_a_run_of_version_0_1_is_evaluated_on_its_own_division(root, capsys, caplog):
-    source = find_source(f"by-position:folder:{root / 'photos'}", "test")
-    assert [source.find_id(number) for number in source.numbers] == TEST_IMAGES_OF_VERSION_0_1
-    run_file = root / "run" / "run.json"
-    facts = json.loads(run_file.read_text())
-    del facts["id"]
-    run_file.write_text(json.dumps(facts))
-    (root / "run" / TRAINED_ON).unlink()
-    assert data_of(facts) == f"by-position:folder:{root / 'photos'}"
-    assert data_of(facts, f"folder:{root / 'photos'}") == data_of(facts)
-    assert data_of(facts, "folder:elsewhere") == "folder:elsewhere"
-    assert "images: 4" in run(capsys, "evaluate", root / "run")
-    assert "a version that did not record its training images" in caplog.text
-
-
-def test_a_run_is_evaluated_without_what_it_left_out(root, tmp_path, capsys, caplog):
+def test_a_run_is_evaluated_without_what_it_left_out(root, capsys, caplog):
     left_out = images_of(root / "photos", "test").ids[:2]
-    exclude = tmp_path / "exclude.txt"
+    exclude = root / "run" / EXCLUDED_FILE
     exclude.write_text("".join(f"{id}\n" for id in left_out))
     run_file = root / "run" / "run.json"
     run_file.write_text(json.dumps({**json.loads(run_file.read_text()), "exclude": str(exclude)}))

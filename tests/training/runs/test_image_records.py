@@ -97,15 +97,3 @@ def test_a_missing_record_of_the_images_before_is_logged(recorded, caplog):
     (one / TRAINED_BEFORE).unlink()
     assert images_trained_on(one).ids == ("one",)
     assert f"{TRAINED_BEFORE} is missing" in caplog.text
-
-
-def test_records_without_the_run_are_read(recorded, caplog):
-    workdir = recorded("one", some_images("before"))
-    for path in workdir.glob("*.jsonl"):
-        header, *lines = path.read_text().splitlines()
-        kept = {name: json.loads(header)[name] for name in ("images", "digest")}
-        path.write_text("\n".join([json.dumps(kept), *lines]))
-    assert images_trained_on(workdir).ids == ("before", "one")
-    (workdir / TRAINED_BEFORE).unlink()
-    assert images_trained_on(workdir).ids == ("one",)
-    assert not caplog.text

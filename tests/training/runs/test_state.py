@@ -59,10 +59,9 @@ def test_a_state_is_restored_after_other_models_were_built(name, tmp_path):
     assert list(metrics) == ["metrics/loss/total", "metrics/loss/count"]
 
 
-@pytest.mark.parametrize("are_numbered", [False, True])
-def test_metrics_of_a_stopped_epoch_are_added(are_numbered):
+def test_metrics_of_a_stopped_epoch_are_added():
     model = trained(composed)
-    names = [f"metrics/{i}" for i in range(2)] if are_numbered else list(named_metrics(model))
+    names = list(named_metrics(model))
     before = [to_numpy(variable.value) for variable in model.metrics_variables]
     callback = RestoreMetrics(dict(zip(names, np.float32([5, 7]), strict=True)))
     callback.set_model(model)
@@ -101,22 +100,6 @@ def test_a_state_of_another_model_is_refused(change, message, tmp_path):
         restore(model, change(arrays))
     # Nothing is assigned.
     np.testing.assert_array_equal(to_numpy(model.get_layer("encoder_norm").gamma.value), before)
-
-
-@pytest.mark.slow
-def test_a_state_of_versions_before_the_names(tmp_path):
-    """They numbered the variables: weights, optimizer, metrics."""
-    model = trained(MODELS["built"])
-    arrays = state_of(model, tmp_path)
-    numbered = {str(number): array for number, array in enumerate(arrays.values())}
-    other = trained(MODELS["built"])
-    other.get_layer("head").kernel.assign(np.ones((8, 3)))
-    metrics = restore(other, numbered)
-    kernels = (to_numpy(found.get_layer("head").kernel.value) for found in (model, other))
-    np.testing.assert_array_equal(*kernels)
-    assert list(metrics) == ["metrics/0", "metrics/1"]
-    for found, name in zip(metrics.values(), named_metrics(model), strict=True):
-        np.testing.assert_array_equal(found, arrays[name])
 
 
 def test_paths_that_repeat_have_names_of_their_own():

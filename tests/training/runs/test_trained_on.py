@@ -14,7 +14,6 @@ from keras_vit.data.sources.division import RECORD
 from keras_vit.training.fit import fit
 from keras_vit.training.runs.trained_on import (
     TRAINED_ON,
-    check_same_images,
     images_trained_on,
     warn_of_trained_images,
 )
@@ -111,15 +110,6 @@ def test_a_damaged_record_is_written_again(kind, is_missing, root, caplog):
     main(train_arguments(root / "start.keras", root / "photos", root / "run", "--resume"))
     assert path.read_text() == before
     assert f"{path} was damaged or missing: written again" in caplog.text
-
-
-def test_a_state_without_a_digest_is_gone_on_with_and_told(finished, caplog):
-    images = {"training": images_trained_on(finished / "run")}
-    digests = {"training": images["training"].digest()}
-    check_same_images(finished / "run", images, ([], {"images": digests}))
-    assert not caplog.text
-    check_same_images(finished / "run", images, ([], {}))
-    assert "did not record its images" in caplog.text
 
 
 def test_validation_images_that_are_trained_on_are_named(tmp_path, caplog):

@@ -34,7 +34,7 @@ def ratio(hidden, width):
     return exact if int(width * exact) == hidden else (hidden + 0.5) / width
 
 
-def config_of(architecture, arguments, options, class_names, normalization, resizing):
+def config_of(architecture, arguments, options, class_names, image_spec):
     """Return the contents of a `config.json`."""
     config = {
         "architecture": architecture,
@@ -46,11 +46,11 @@ def config_of(architecture, arguments, options, class_names, normalization, resi
             "num_classes": options.num_classes,
             "input_size": [options.image_channels, *options.image_size],
             "fixed_input_size": True,
-            "interpolation": resizing.interpolation,
-            "crop_pct": resizing.crop_share,
-            "crop_mode": "center" if resizing.keeps_aspect_ratio else "squash",
-            "mean": per_channel(normalization[0]),
-            "std": per_channel(normalization[1]),
+            "interpolation": image_spec.interpolation,
+            "crop_pct": image_spec.crop_share,
+            "crop_mode": "center" if image_spec.keeps_aspect_ratio else "squash",
+            "mean": per_channel(image_spec.mean),
+            "std": per_channel(image_spec.deviation),
             "first_conv": "patch_embed.proj",
             "classifier": ["head", "head_dist"] if options.distillation_token else "head",
         },
@@ -119,7 +119,7 @@ def check_class(options):
     if options.distillation_token and (others or not options.num_classes):
         raise ValueError(
             "`model` must be one that timm has: a model with a distillation token has classes, and "
-            f"neither registers nor gated MLPs. Received: num_classes={options.num_classes}, "
+            f"neither registers nor gated MLPs. Received: a model with num_classes={options.num_classes}, "
             f"num_registers={options.num_registers}, gated_mlp={options.gated_mlp}"
         )
 

@@ -14,7 +14,7 @@ from keras_vit.checkpoints.formats.timm.configuration import (
 )
 from keras_vit.checkpoints.formats.timm.vit import BLOCK
 from keras_vit.checkpoints.weight_map import Naming, Row, packed, torch_layer, torch_norm
-from keras_vit.layers.positions import ROTARY_BASE
+from keras_vit.core.choices import ROTARY_BASE
 from keras_vit.models.options import VitOptions
 
 ARCHITECTURE = "vit_small_patch16_dinov3"
@@ -111,7 +111,7 @@ def _check_class(options):
     if options.activation != activation:
         raise ValueError(
             "`model` must be one that timm has: the activation of `Eva` is the erf GELU or, of "
-            f"gated MLPs, SiLU. Received: a model with activation={options.get('activation')!r}"
+            f"gated MLPs, SiLU. Received: a model with activation={options.activation!r}"
         )
 
 

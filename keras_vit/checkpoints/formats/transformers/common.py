@@ -241,7 +241,7 @@ def _restore(checkpoint, model, has_new_head, given):
 def _configurer(config_of, image_settings_of):
     """Return a function for `Format.configure`; see `transformers_format`."""
 
-    def configure(options, arrays, class_names, normalization, resizing):
+    def configure(options, arrays, class_names, image_spec):
         architecture, model_type, settings = config_of(options)
         config = {
             "architectures": [architecture],
@@ -252,7 +252,7 @@ def _configurer(config_of, image_settings_of):
         if labels := class_names or default_names(options.num_classes):
             config["id2label"] = dict(enumerate(labels))
             config["label2id"] = {label: index for index, label in enumerate(labels)}
-        contents = config, image_settings_of(options, normalization, resizing)
+        contents = config, image_settings_of(options, image_spec)
         return dict(zip(CONFIGURATION, contents, strict=True))
 
     return configure

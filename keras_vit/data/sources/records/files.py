@@ -20,13 +20,11 @@ _SHARD = re.compile(r"(.*-)(\d+)-of-(\d+)((?:\.\w+)*)")
 LABEL_FILES = ("labels.txt", "label.labels.txt")
 
 
-def find_record_files(pattern, by_position=False):
+def find_record_files(pattern):
     """Find the TFRecord files of each split.
 
     Args:
         pattern: as in `keras_vit.data.sources.records.tfrecord.records`.
-        by_position: whether to take the files that versions before 0.2 took: all files of a
-            pattern, in which `{split}` is `train`, `validation` or `test`.
 
     Returns:
         `(given, left_out)`: a dictionary from the splits that exist to sorted lists of paths,
@@ -40,10 +38,8 @@ def find_record_files(pattern, by_position=False):
     path = str(pathlib.Path(pattern).expanduser())
     given, places = {"train": _glob(path)}, {"train": "each file"}
     if "{split}" in path:
-        given, places = _find_named_splits(path, by_position)
-    left_out = collections.Counter()
-    if not by_position:
-        given, left_out = _leave_out(given)
+        given, places = _find_named_splits(path)
+    given, left_out = _leave_out(given)
     given = {split: files for split, files in given.items() if files}
     if not given:
         raise ValueError(
@@ -56,14 +52,14 @@ def find_record_files(pattern, by_position=False):
     return given, left_out
 
 
-def _find_named_splits(path, by_position):
+def _find_named_splits(path):
     """Return the files of each split, and the part of the pattern that finds them."""
     known = {file for split in SPLIT_NAMES for file in _glob(path.replace("{split}", split))}
     # The log shows the pattern from the folder or file that is named after the split.
     tail = path[path.rfind(os.sep, 0, path.index("{split}")) + 1 :]
     given, places, splits = {}, {}, {}
     for split, names in SPLIT_NAMES.items():
-        name, files = _files_of_split(path, names[:1] if by_position else names, known)
+        name, files = _files_of_split(path, names, known)
         if twice := splits.keys() & files:
             raise ValueError(
                 "A file of `tfrecord:PATTERN` must belong to one split. "

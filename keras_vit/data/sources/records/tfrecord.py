@@ -33,7 +33,7 @@ _ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
 _FILES_AT_ONCE = 16
 
 
-def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
+def records(pattern, split, shard=(0, 1), has_lists=False):
     """Find the records of a split; each has an encoded image and the number of its class.
 
     Args:
@@ -42,8 +42,6 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
             7 : 1 : 2. A file `labels.txt` next to them has one class name per line.
         split: as in `load`.
         shard: `(index, count)`, the share of one worker: whole files if there are at least `count`.
-        by_position: whether to divide as versions before 0.2 did, by positions in the list of all
-            records; an added file then changes the split of records in other files.
         has_lists: whether an image may have several labels or none.
 
     Returns:
@@ -55,9 +53,9 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
         ValueError: if there is no such file, one is missing or damaged, one belongs to two splits,
             there are no class names, or labels start at 1.
     """
-    given, left_out = find_record_files(pattern, by_position)
+    given, left_out = find_record_files(pattern)
     every, files, turns = _find_files(given, split)
-    turns = turns if by_position else turns[:, _ORDER]
+    turns = turns[:, _ORDER]
     names = _read_class_names(files)
     counts = np.array([scan_records(file)[0] for file in files], "int64")
     if not counts.any():
@@ -79,7 +77,7 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
 
     # The turn of a file's first record depends on the file's name alone. So other files do not
     # change it, and a dataset of many small files is still divided 7 : 1 : 2.
-    firsts = starts if by_position else np.array([_first_turn(file) for file in files], "int64")
+    firsts = np.array([_first_turn(file) for file in files], "int64")
 
     def is_wanted(place, ranks, total):
         """Return whether records belong to the split and this worker, in NumPy or TensorFlow."""

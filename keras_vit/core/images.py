@@ -1,15 +1,15 @@
-"""How an image of any size becomes one of a model's size."""
+"""How a picture becomes the array that a model takes."""
 
 import dataclasses
 
-from keras_vit.core.arguments import check_choice, is_integer, is_number
+from keras_vit.core.arguments import check_choice, is_number
 
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
 
 
 @dataclasses.dataclass(frozen=True)
-class Resizing:
-    """How the images of a trained model were resized and cropped for its evaluation.
+class ImageSpec:
+    """How images were resized, cropped and normalized for the evaluation of a trained model.
 
     By default, which is the way of the ViT paper, the whole image is resized without keeping its
     aspect ratio: bilinear, with half-pixel centers, not antialiased.
@@ -28,14 +28,17 @@ class Resizing:
         cut_off: rows at the bottom and columns at the right that the patches of the original model
             do not reach; they are cut off after all else, as in SigLIP of 384 pixels with patches
             of 14. They are those of one image size: see `at`.
+        mean: mean of pixels in [0, 1] with which the weights were trained, of one number or one per
+            channel. The patch projection contains it and the deviation: the model takes images in
+            [-1, 1] all the same, and `keras_vit.save_checkpoint` restores them.
+        deviation: standard deviation of such pixels, like `mean`.
 
     Raises:
-        ValueError: if the interpolation is unknown, the share not greater than 0 and at most 1, or
-            `cut_off` not two numbers of at least 0.
+        ValueError: if the interpolation is unknown, or the share not greater than 0 and at most 1.
 
     Example:
-    >>> from keras_vit.core.resizing import Resizing
-    >>> Resizing("bicubic", antialias=True, crop_share=224 / 256).length_before_crop(384)
+    >>> from keras_vit.core.images import ImageSpec
+    >>> ImageSpec("bicubic", antialias=True, crop_share=224 / 256).length_before_crop(384)
     438
     """
 
@@ -45,6 +48,8 @@ class Resizing:
     keeps_aspect_ratio: bool = False
     rounds_offset: bool = False
     cut_off: tuple[int, int] = (0, 0)
+    mean: tuple[float, ...] = (0.5,)
+    deviation: tuple[float, ...] = (0.5,)
 
     def __post_init__(self):
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
@@ -53,22 +58,30 @@ class Resizing:
                 "`crop_share` must be greater than 0 and at most 1. "
                 f"Received: crop_share={self.crop_share!r}"
             )
-        cut_off = self.cut_off
-        is_pair = isinstance(cut_off, (tuple, list)) and len(cut_off) == 2
-        if not is_pair or not all(is_integer(pixels) and pixels >= 0 for pixels in cut_off):
-            raise ValueError(
-                "`cut_off` must be two integers of at least 0: rows and columns. "
-                f"Received: cut_off={cut_off!r}"
-            )
         # JSON has lists.
-        object.__setattr__(self, "cut_off", tuple(cut_off))
+        for name in ("cut_off", "mean", "deviation"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
-    def whole(self, image_size):
-        """Return the image size of a model with what is cut off."""
+    @property
+    def normalization(self):
+        """The mean and the standard deviation."""
+        return self.mean, self.deviation
+
+    @property
+    def is_centered(self):
+        """Whether the weights were trained on pixels in [-1, 1]."""
+        return {*self.mean, *self.deviation} == {0.5}
+
+    def of_whole_image(self):
+        """Return the same normalization with the resizing of the ViT paper."""
+        return ImageSpec(mean=self.mean, deviation=self.deviation)
+
+    def full_size(self, image_size):
+        """Return the size of the images of a model of this image size, with what is cut off."""
         return tuple(pixels + cut for pixels, cut in zip(image_size, self.cut_off, strict=True))
 
     def at(self, image_size, own_size):
-        """Return how images are resized for another size than a model's own: nothing is cut off."""
+        """Return how images are made for another size than a model's own: nothing is cut off."""
         is_own = tuple(image_size) == tuple(own_size)
         return self if is_own else dataclasses.replace(self, cut_off=(0, 0))
 
@@ -78,19 +91,19 @@ class Resizing:
         return int(length / self.crop_share + 1e-6)
 
     def differences(self, other, image_size):
-        """Return in words what another `Resizing` does otherwise for images of a size.
+        """Return in words how another one resizes and crops images of a size otherwise.
 
         Example:
-        >>> from keras_vit.core.resizing import Resizing
-        >>> Resizing("bicubic").differences(Resizing(antialias=True), (224, 224))
+        >>> from keras_vit.core.images import ImageSpec
+        >>> ImageSpec("bicubic").differences(ImageSpec(antialias=True), (224, 224))
         ["interpolation='bicubic' becomes 'bilinear'", 'antialias=False becomes True']
         """
 
-        def facts(resizing):
-            found = dataclasses.asdict(resizing)
-            del found["crop_share"]
-            found["size before the crop"] = [*map(resizing.length_before_crop, image_size)]
-            if not resizing.keeps_aspect_ratio:
+        def facts(spec):
+            found = dataclasses.asdict(spec)
+            del found["crop_share"], found["mean"], found["deviation"]
+            found["size before the crop"] = [*map(spec.length_before_crop, image_size)]
+            if not spec.keeps_aspect_ratio:
                 # All images have one size before the crop: does rounding move that crop?
                 sizes = zip(found["size before the crop"], image_size, strict=True)
                 halves = [(before - length) / 2 for before, length in sizes]
@@ -112,4 +125,5 @@ class Resizing:
         return f"{self.interpolation} resize of the {what}, {how}{crop}{cut * any(self.cut_off)}"
 
 
-WHOLE_IMAGE = Resizing()
+# As in the ViT paper.
+WHOLE_IMAGE = ImageSpec()

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.models import features, vision_transformer
+from keras_vit.models import vision_transformer
+from keras_vit.models.features import features
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import assert_intermediate, assert_logits, case_model, case_outputs
 from tests.fixtures.tiny import TINY, images
@@ -50,7 +51,7 @@ def test_larger_patches_that_are_resized_give_the_same_tokens(patch_size):
 def test_the_mean_of_images_stays_what_it_is():
     """A kernel that absorbed a normalization sees the mean as zero, though its sum may change."""
     model = case_model("hf_vit_imagenet_mean_std")
-    mean = 2 * np.array(model.normalization[0], "float32") - 1
+    mean = 2 * np.array(model.image_spec.mean, "float32") - 1
     grey = np.broadcast_to(mean, (1, *model.input_shape[1:]))
     (size, _) = model.options.patch_size
     tokens = [
@@ -73,7 +74,7 @@ def test_a_hybrid_and_a_file(tmp_path):
 @pytest.mark.slow
 def test_a_resnet_has_no_patches():
     model = keras_vit.BiT_R50x1(num_classes=0, image_size=32)
-    with pytest.raises(ValueError, match="`patch_size` must be None for a ResNet.*patch_size=8"):
+    with pytest.raises(ValueError, match="`patch_size` must be None for a ResNet.*Received: 8"):
         keras_vit.resize(model, patch_size=8)
 
 

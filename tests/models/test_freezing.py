@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import keras_vit
 from keras_vit.layers.base import children
-from keras_vit.models import freeze_blocks, replace_head, resize, resnet, vision_transformer
+from keras_vit.models import freeze_blocks, replace_head, resize, vision_transformer
+from keras_vit.models.resnet import resnet
 from keras_vit.serving.formats.graph import portable
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.tiny import TINY, images

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_vit.core.choices import ATTENTION_PATHS
 from keras_vit.layers import MultiHeadAttention, TransformerBlock, attention
+from keras_vit.layers.attention import ATTENTION_PATHS
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.peers import numpy_block
 from tests.fixtures.tiny import images
@@ -59,10 +59,3 @@ def test_tokens_that_do_not_fit(queries, keys):
     layer = MultiHeadAttention(2, relative_grid_size=(4, 2))
     with pytest.raises(ValueError, match=r"`relative_grid_size` must .*=\(4, 2\), \d queries, \d"):
         layer(images(1, queries, 8), images(1, keys, 8))
-
-
-def test_two_kinds_of_positions():
-    with pytest.raises(
-        ValueError, match=r"Only one of `rotary_grid_size` and `relative_grid_size`"
-    ):
-        TransformerBlock(2, 16, rotary_grid_size=(2, 2), relative_grid_size=(2, 2))

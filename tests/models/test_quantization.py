@@ -141,13 +141,10 @@ def test_accuracy_and_the_commands(tmp_path, capsys):
 
 @on_tensorflow
 def test_wrong_models_and_modes():
-    with pytest.raises(ValueError, match="`mode` must be one of .* Received: mode='int3'"):
+    with pytest.raises(ValueError, match="mode"):
         keras_vit.quantize(small(), "int3")
     resnet = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
-    for model in (resnet, "model"):
-        with pytest.raises(ValueError, match="Received: a model without blocks, mode='int8'"):
-            keras_vit.quantize(model, "int8")
-    with pytest.raises(ValueError, match="Received: a model in int4, mode='int8'"):
-        keras_vit.quantize(keras_vit.quantize(small(), "int4"), "int8")
-    with pytest.raises(ValueError, match="Received: a model with LoRA, mode='float8'"):
-        keras_vit.quantize(tuned(), "float8")
+    int4 = keras_vit.quantize(small(), "int4")
+    for model, mode in ((resnet, "int8"), (int4, "int8"), (tuned(), "float8")):
+        with pytest.raises(ValueError, match=f"`model` must have blocks, not be .*mode='{mode}'"):
+            keras_vit.quantize(model, mode)

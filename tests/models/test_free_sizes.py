@@ -3,14 +3,14 @@
 import keras
 import numpy as np
 import pytest
-from keras_vit.models.introspection import read_options
 
 import keras_vit
 from keras_vit.inspection.distance import attention_distance
 from keras_vit.inspection.embeddings import position_similarity
-from keras_vit.models import replace_head, resize, resnet, vision_transformer
+from keras_vit.models import replace_head, resize, vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.parts import position_table, stored_grid, token_stride
+from keras_vit.models.resnet import resnet
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.tiny import TINY, images
 
@@ -77,7 +77,7 @@ def test_hybrid():
 
 def test_resnet():
     model = resnet((1,), width=32, num_classes=2, image_size=None)
-    assert model.options.image_size is None and read_options(model) == model.options
+    assert model.options.image_size is None
     batch = images(1, 18, 23, 3)
     fixed = resize(model, (18, 23))
     np.testing.assert_array_equal(to_numpy(model(batch)), to_numpy(fixed(batch)))
@@ -88,14 +88,14 @@ def test_built_without_a_size():
     model = vision_transformer(**{**TINY, "image_size": None, "patch_size": (40, 16)})
     # As for 224 pixels, as far as the patches tile them.
     assert stored_grid(model) == (5, 14)
-    assert model.options.image_size is None and read_options(model) == model.options
+    assert model.options.image_size is None
     assert vision_transformer(**{**TINY, "image_size": None, "patch_size": 300}).count_params()
 
 
 def test_there_and_back():
     model = random_model(image_size=(8, 24))
     free = resize(model, None)
-    assert read_options(free) == free.options == {**model.options, "image_size": None}
+    assert free.options == model.options.replace(image_size=None)
     back = resize(free, (8, 24))
     assert back.get_config() == model.get_config()
     for old, new in zip(model.weights, back.weights, strict=True):
@@ -203,18 +203,21 @@ def test_inspection():
         ),
         (
             lambda: resize(vision_transformer(**TINY, position_embedding="relative"), None),
-            "`image_size` must be given for relative",
+            "`image_size` must be given for .* relative",
         ),
         (
             lambda: resize(vision_transformer(**TINY, axial=True, pooling="gap"), None),
-            "`image_size` must be given for axial",
+            "`image_size` must be given for .* axial",
         ),
         (lambda: free()(images(1, 18, 16, 3)), r"multiple of \(4, 4\).*\(18, 16\)"),
         (lambda: free().predict(images(1, 16, 30, 3), verbose=0), r"multiple of \(4, 4\)"),
         (lambda: free(position_embedding="none")(images(1, 18, 16, 3)), r"multiple of \(4, 4\)"),
         (lambda: free(**HYBRID)(images(1, 16, 24, 3)), r"multiple of \(1, 2\)"),
         (lambda: keras_vit.features(free(), images(1, 18, 16, 3)), r"multiple of \(4, 4\)"),
-        (lambda: keras_vit.features(free(), images(1, 16, 16, 1)), "any, any, 3"),
+        (
+            lambda: keras_vit.features(free(), images(1, 16, 16, 1)),
+            "incompatible with the",
+        ),
         (
             lambda: masked_patch_predictor(free()),
             "`model` must be of one image size",

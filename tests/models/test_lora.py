@@ -164,14 +164,8 @@ def test_frozen_blocks_keep_their_base():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rank": 0}, "`rank` must be an integer of at least 1. Received: rank=0"),
-        ({"rank": -3}, "`rank` must .* Received: rank=-3"),
-        ({"rank": 2.0}, "`rank` must .* Received: rank=2.0"),
-        ({"rank": 9}, "`rank` must be at most 8, .* Received: rank=9"),
-        ({"rank": 2, "alpha": 0}, "`alpha` must be a positive number. Received: alpha=0"),
-        ({"rank": 2, "alpha": math.nan}, "`alpha` must be a positive number"),
         ({"rank": 2, "layers": ("query", "gate")}, "`layers` must be names of query, .* Received"),
-        ({"rank": 2, "layers": "query"}, "`layers` must be names of .* Received: layers='query'"),
+        ({"rank": 2, "layers": "query"}, "`layers` must be names of .* Received: layers="),
         ({"rank": 2, "layers": ()}, "`layers` must be names of"),
     ],
 )
@@ -188,12 +182,8 @@ def test_wrong_models():
     resnet = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
     with pytest.raises(ValueError, match="a ResNet has no attention. Received"):
         resnet = keras_vit.enable_lora(resnet, 2)
-    with pytest.raises(ValueError, match="Received: a model with LoRA"):
-        keras_vit.enable_lora(tuned(), 2)
-    with pytest.raises(ValueError, match="once per layer. Received: block_0/mlp/dense_0"):
-        tuned().get_layer("block_0").mlp.dense_0.enable_lora(2)
-    with pytest.raises(ValueError, match="Received: a model with kernels in float8"):
-        keras_vit.enable_lora(keras_vit.quantize(small(), "float8"), 2)
-    for model in (small(), "model"):
-        with pytest.raises(ValueError, match="`model` must have LoRA"):
-            keras_vit.merge_lora(model)
+    for model in (tuned(), keras_vit.quantize(small(), "float8")):
+        with pytest.raises(ValueError, match="`model` must have no LoRA and no float8"):
+            keras_vit.enable_lora(model, 2)
+    model = small()
+    assert keras_vit.merge_lora(model) is model

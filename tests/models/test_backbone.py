@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 import keras_vit
+from keras_vit.core.images import ImageSpec
 from tests.fixtures.tiny import TINY, images
 
 # Patches of 4 pixels are the level P2.
@@ -84,9 +85,9 @@ def test_variables_are_copies_and_frozen_parts_stay_frozen():
 def test_it_carries_what_the_model_knows():
     model = vit()
     model.class_names = ("a", "b", "c")
-    model.normalization = (0.4,), (0.3,)
+    model.image_spec = ImageSpec(mean=(0.4,), deviation=(0.3,))
     maps = keras_vit.backbone(model)
-    assert maps.normalization == ((0.4,), (0.3,))
+    assert maps.image_spec == model.image_spec
     assert maps.class_names is None
 
 
@@ -111,12 +112,10 @@ def test_half_precision():
     [
         ({"levels": ("P1",)}, "`levels` must be among P2, P3, P4, P5"),
         ({"kind": "unet"}, "`kind` must be one of"),
-        ({"channels": 0}, "`channels` must be"),
         ({"levels": ("images",), "kind": "blocks"}, "`levels` must be among the layers"),
         ({"levels": ("block_7",), "kind": "blocks"}, "`levels` must be among the layers"),
         # Without the class token, which is taken off.
         ({"levels": ("patch_embedding",), "kind": "blocks"}, "`levels` must be among the layers"),
-        ({"levels": "P3"}, "`levels` must be a sequence of names"),
     ],
 )
 def test_wrong_arguments(options, message):

@@ -1,4 +1,4 @@
-"""Standardized kernels are computed once: in `predict`, in evaluation and in exports."""
+"""Copies for inference: kernels are standardized and cast once, also in exports."""
 
 import keras
 import numpy as np
@@ -6,9 +6,10 @@ import pytest
 
 import keras_vit
 from keras_vit.evaluation.processes import logits_function
-from keras_vit.layers import MlpBlock, StandardizedConv2D, TransformerBlock
-from keras_vit.models import ImageModel, resnet, vision_transformer
-from keras_vit.models.inference import for_inference
+from keras_vit.layers import StandardizedConv2D
+from keras_vit.models import ImageModel, vision_transformer
+from keras_vit.models.inference import for_inference, update_inference_copy
+from keras_vit.models.resnet import resnet
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS
 from tests.fixtures.contract import to_numpy
@@ -56,8 +57,9 @@ def test_the_same_numbers(kind, dtype):
     for variable in model.weights:
         variable.assign(variable + 0.05 * keras.random.normal(variable.shape, seed=0))
     # Compiled, as Keras predicts.
-    expected = keras.Model.predict(model, X, verbose=0)
-    for outputs in (model.predict(X, batch_size=2, verbose=0), logits_function(model)(X)):
+    expected = model.predict(X, verbose=0)
+    folded = for_inference(model)
+    for outputs in (folded.predict(X, batch_size=2, verbose=0), logits_function(model)(X)):
         # XLA and TensorFlow's graphs round elsewhere.
         tolerance = 0 if keras.backend.backend() == "torch" else 2e-2
         tolerance = 1e-5 if dtype == "float32" else tolerance
@@ -66,13 +68,15 @@ def test_the_same_numbers(kind, dtype):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_predict_standardizes_each_kernel_once(kind, standardized):
+def test_each_kernel_is_standardized_once(kind, standardized):
     model = build(kind)
     standardized.clear()
+    folded = for_inference(model)
+    assert len(standardized) == NUM_KERNELS
     for _ in range(2):
-        model.predict(X, batch_size=1, verbose=0)
-        assert len(standardized) == NUM_KERNELS
-        standardized.clear()
+        folded.predict(X, batch_size=1, verbose=0)
+    assert len(standardized) == NUM_KERNELS
+    standardized.clear()
     keras_vit.features(model, X)
     assert len(standardized) == NUM_KERNELS
 
@@ -127,47 +131,31 @@ def test_weights_are_cast_once(pooling):
         dtypes["norm" in variable.path].add(variable.dtype)
     assert dtypes == {True: {"float32"}, False: {"bfloat16"}}
     assert folded.get_layer("head").kernel.dtype == "float32"
-    expected = keras.Model.predict(model, X, verbose=0)
-    np.testing.assert_array_equal(folded.predict(X, verbose=0), expected)
-    np.testing.assert_array_equal(model.predict(X, verbose=0), expected)
+    np.testing.assert_array_equal(folded.predict(X, verbose=0), model.predict(X, verbose=0))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", HALF])
-@pytest.mark.parametrize("change", ["quantize", "enable_lora"])
-def test_predict_after_a_change_of_the_variables(change, dtype):
-    model = vision_transformer(**TINY, dtype=dtype)
-    head = model.get_layer("head").kernel
-    head.assign(images(*head.shape))
-    before = model.predict(X, verbose=0)
-    dense = model.get_layer("block_0").mlp.dense_0
-    if change == "quantize":
-        dense.quantize("int8")
+@pytest.mark.parametrize("kind", [*KINDS, "lora"])
+def test_a_copy_gets_the_weights_of_now(kind):
+    if kind == "lora":
+        model = keras_vit.enable_lora(vision_transformer(**TINY), rank=2)
     else:
-        dense.enable_lora(2)
-        dense.lora_kernel_b.assign(images(*dense.lora_kernel_b.shape))
-    after = model.predict(X, verbose=0)
-    np.testing.assert_array_equal(after, keras.Model.predict(model, X, verbose=0))
-    assert np.abs(after - before).max() > 0
-
-
-def test_predict_uses_the_weights_of_now():
-    model = build("resnet")
-    before = model.predict(X, verbose=0)
-    model.get_layer("head").bias.assign([1.0, 2.0, 3.0])
-    kernel = model.get_layer("root_conv").kernel
-    kernel.assign(images(*kernel.shape))
-    after = model.predict(X, verbose=0)
-    assert np.abs(after - before).max() > 0.1
-    np.testing.assert_allclose(after, to_numpy(model(X, training=False)), rtol=0, atol=1e-5)
+        model = build(kind)
+    copy = for_inference(model)
+    for index, variable in enumerate(model.weights):
+        noise = keras.random.normal(variable.shape, stddev=0.1, seed=index)
+        variable.assign(variable + noise)
+    expected = to_numpy(model(X, training=False))
+    assert np.abs(to_numpy(copy(X)) - expected).max() > 0.1
+    update_inference_copy(model, copy)
+    np.testing.assert_allclose(to_numpy(copy(X)), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_predict_leaves_the_model_as_it_was(tmp_path):
+def test_the_model_stays_as_it_was(tmp_path):
     model = build("resnet")
     outputs = [layer.output for layer in model.layers]
     weights, config = model.get_weights(), model.get_config()
-    model.predict(X, verbose=0)
+    for_inference(model)
     assert all(old is layer.output for old, layer in zip(outputs, model.layers, strict=True))
     assert model.get_config() == config
     for old, new in zip(weights, model.get_weights(), strict=True):
@@ -175,21 +163,6 @@ def test_predict_leaves_the_model_as_it_was(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
-    inner = keras.Model(model.input, model.get_layer("root_conv").output)
-    assert inner.predict(X, verbose=0).shape == (5, 8, 8, 32)
-
-
-@pytest.mark.slow
-def test_predict_is_compiled_as_the_model_is(standardized):
-    model = build("resnet")
-    options = {"batch_size": 1, "verbose": 0}
-    model.compile(run_eagerly=True)
-    standardized.clear()
-    expected = model.predict(X[:4], **options)
-    assert len(standardized) == NUM_KERNELS
-    steps = 1 if keras.backend.backend() == "torch" else 2
-    model.compile(jit_compile=False, steps_per_execution=steps)
-    np.testing.assert_allclose(model.predict(X[:4], **options), expected, rtol=0, atol=1e-5)
 
 
 def test_a_model_without_standardized_kernels_is_itself():
@@ -199,38 +172,14 @@ def test_a_model_without_standardized_kernels_is_itself():
     assert for_inference(folded) is folded
 
 
-class OwnBlock(TransformerBlock):
-    """Has other arguments than its configuration, and computes something else."""
-
-    def __init__(self):
-        super().__init__(2, 64, dtype=HALF)
-
-    def call(self, tokens, training=None):
-        return 2 * super().call(tokens, training=training)
-
-
-class OwnMlp(MlpBlock):
-    def call(self, *arguments, **options):
-        return 2 * super().call(*arguments, **options)
-
-
-@pytest.mark.parametrize("is_part", [False, True])
-def test_layers_of_users_stay_as_they_are(is_part):
-    block = TransformerBlock(2, 64, dtype=HALF) if is_part else OwnBlock()
-    if is_part:
-        block.mlp = OwnMlp(64, name="mlp", dtype=HALF)
-    tokens = keras.Input((5, 32))
-    model = ImageModel(tokens, block(tokens))
-    assert for_inference(model, sharing=True) is model
-
-
 def test_a_model_within_a_model_stays_as_it_is():
     image = keras.Input((16, 16, 3))
     inner = keras.Model(image, StandardizedConv2D(4, 3)(image))
     outer = keras.Input((16, 16, 3))
     model = ImageModel(outer, keras.layers.GlobalAveragePooling2D()(inner(outer)))
     kernel = to_numpy(inner.weights[0])
-    np.testing.assert_allclose(model.predict(X, verbose=0), to_numpy(model(X)), rtol=0, atol=1e-6)
+    copy = for_inference(model)
+    np.testing.assert_allclose(to_numpy(copy(X)), to_numpy(model(X)), rtol=0, atol=1e-6)
     np.testing.assert_array_equal(to_numpy(inner.weights[0]), kernel)
 
 

@@ -1,7 +1,5 @@
 """The Axial Transformer block computes what its definition in NumPy does."""
 
-import inspect
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from keras_vit.layers import AxialTransformerBlock, TransformerBlock
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.peers import numpy_block
 from tests.fixtures.tiny import images
-from tests.layers.test_relative import random_weights
+from tests.layers.test_positions import random_weights
 
 GRID = ROWS, COLUMNS = 2, 3
 
@@ -67,16 +65,6 @@ def test_scores(path):
                 _, among = numpy_block.attention(normed[members], attention)
                 of_image[np.ix_([0, 1], members, members)] = among
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-
-
-def test_every_option_of_a_block():
-    ours, theirs = (
-        inspect.signature(kind).parameters for kind in (AxialTransformerBlock, TransformerBlock)
-    )
-    of_attention = {"rotary_grid_size", "relative_grid_size"}
-    assert set(ours) == set(theirs) - of_attention | {"grid_size"}
-    shared = set(ours) & set(theirs)
-    assert {n: ours[n].default for n in shared} == {n: theirs[n].default for n in shared}
 
 
 def test_stochastic_depth_drops_whole_images():

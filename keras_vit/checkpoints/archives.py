@@ -1,0 +1,335 @@
+"""Files of named arrays: how each kind is opened, read and written. Nothing is unpickled."""
+
+import contextlib
+import json
+import math
+import pathlib
+import struct
+import zipfile
+import zlib
+
+import h5py
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from keras_vit.checkpoints.configuration import (
+    MODEL,
+    SHARD_INDEX,
+    TF_MODEL,
+    read_configuration,
+    read_json,
+)
+from keras_vit.core.arguments import path_error
+from keras_vit.core.files import check_zip, hdf5_arrays
+
+# Key of the image size in the archive's comment.
+RECORDED = "keras_vit.image_size"
+# Our names of the dtypes in which weights are stored.
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+def open_archive(path, openers=()):
+    """Open the arrays at a path: `.npz`, `.safetensors` (also sharded), `.h5`, or a directory.
+
+    `openers` are pairs of a suffix and the function that opens such files.
+    """
+    for suffix, opener in openers:
+        if path.name.endswith(suffix):
+            return opener(path)
+    if path.is_dir() and not any((path / name).exists() for name in (MODEL, SHARD_INDEX)):
+        path = path / TF_MODEL
+        if not path.exists():
+            raise path_error(
+                path.parent, f"be a directory with {MODEL}, {SHARD_INDEX} or {TF_MODEL}"
+            )
+    if path.is_dir() or path.suffix == ".safetensors" or path.name == SHARD_INDEX:
+        return SafetensorsArchive(path)
+    if path.suffix == ".npz":
+        return NpzArchive(path)
+    if path.suffix == ".h5":
+        return Hdf5Archive(path)
+    endings = " or ".join([*WRITERS, *(suffix for suffix, _ in openers)])
+    rule = f"be a directory or a file that ends with {endings}; pickled files are never read"
+    raise path_error(path, rule)
+
+
+class ArrayArchive:
+    """Arrays in memory, read like those of a file; error messages call them `path`."""
+
+    is_mapped = True
+
+    def __init__(self, path, arrays, config, preprocessor=None):
+        self.path = path
+        self.config = config
+        self.preprocessor = preprocessor or {}
+        self._arrays = arrays
+        self.shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+
+    def read(self, name):
+        """Return the array of that name in float32."""
+        return as_float32(name, self._arrays[name])
+
+    def close(self):
+        """Do nothing; archives of files close them."""
+
+
+class NpzArchive:
+    """An `.npz` file. Its `config` has the image size, if `write_npz` recorded it.
+
+    `is_mapped`: whether no array is compressed; reading one twice then costs little.
+    """
+
+    def __init__(self, path):
+        self.path = path
+        self.preprocessor = {}
+        with naming_damage(path), contextlib.ExitStack() as stack:
+            check_zip(path)
+            self._file = stack.enter_context(path.open("rb"))
+            self._zip = stack.enter_context(zipfile.ZipFile(self._file))
+            self.config = _recorded(self._zip.comment)
+            self._members = {
+                member.filename.removesuffix(".npy"): member for member in self._zip.infolist()
+            }
+            if len(self._members) < len(self._zip.infolist()):
+                raise ValueError("an array is there twice")
+            headers = {name: self._header(name) for name in self._members}
+            self._exit = stack.pop_all()
+        self.shapes = {name: shape for name, (shape, _) in headers.items()}
+        self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
+        self.is_mapped = all(map(_is_stored, self._members.values()))
+
+    def _header(self, name):
+        member = self._members[name]
+        with self._zip.open(member) as file:
+            shape, _, dtype = _read_header(file)
+        if dtype.hasobject:
+            raise ValueError(f"{name!r} is a pickled object, which is never read")
+        if math.prod(shape) * dtype.itemsize > member.file_size:
+            raise ValueError(f"{name!r} is {shape}, and has {member.file_size} bytes")
+        return shape, dtype
+
+    def read(self, name):
+        """Return the array of that name in float32; it may be a view of the file."""
+        member = self._members[name]
+        with naming_damage(self.path):
+            if _is_stored(member):
+                array = self._map(member)
+            else:
+                with self._zip.open(member) as file:
+                    array = np.lib.format.read_array(file, allow_pickle=False)
+        return as_float32(name, array)
+
+    def _map(self, member):
+        """Return a view of an array that is not compressed: checking a file takes no memory."""
+        self._file.seek(member.header_offset + 26)
+        lengths = struct.unpack("<HH", self._file.read(4))
+        start = member.header_offset + 30 + sum(lengths)
+        # Copy on write: the file cannot be changed by mistake.
+        contents = np.memmap(self._file, np.uint8, "c", start, member.file_size)
+        if zlib.crc32(contents) != member.CRC:
+            raise ValueError(f"the checksum of {member.filename} differs")
+        self._file.seek(start)
+        shape, is_fortran, dtype = _read_header(self._file)
+        values = contents[self._file.tell() - start :].view(np.ndarray).view(dtype)
+        return values.reshape(shape, order="F" if is_fortran else "C")
+
+    def close(self):
+        """Close the file."""
+        self._exit.close()
+
+
+def write_npz(path, arrays, image_size):
+    """Write arrays to an `.npz` file, with the image size in the archive's comment.
+
+    Other readers of `.npz` files ignore the comment.
+    """
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+    if image_size is not None:
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.comment = json.dumps({RECORDED: image_size}).encode()
+
+
+def _recorded(comment):
+    """Return what `write_npz` recorded; empty for an archive with another comment."""
+    try:
+        return {"image_size": json.loads(comment)[RECORDED]}
+    except (ValueError, LookupError, TypeError):
+        return {}
+
+
+def _read_header(file):
+    """Return the shape, whether the order is Fortran's, and the dtype of an array in a file."""
+    versions = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    return versions[np.lib.format.read_magic(file)](file)
+
+
+def _is_stored(member):
+    return member.compress_type == zipfile.ZIP_STORED
+
+
+def _dtype_name(dtype):
+    return "bfloat16" if dtype.kind == "V" and dtype.itemsize == 2 else dtype.name
+
+
+class SafetensorsArchive:
+    """A `.safetensors` file, or several that an index lists, with the JSON files next to them."""
+
+    is_mapped = True
+
+    def __init__(self, path):
+        self.path = path
+        directory = path if path.is_dir() else path.parent
+        files, listed = _files(path, directory)
+        self.config, self.preprocessor = read_configuration(directory)
+        self._files, self.metadata, found = {}, {}, []
+        with naming_damage(path), contextlib.ExitStack() as stack:
+            for file in files:
+                tensors = stack.enter_context(safetensors.safe_open(file, framework="numpy"))
+                found += tensors.keys()
+                self._files |= dict.fromkeys(tensors.keys(), tensors)
+                self.metadata |= tensors.metadata() or {}
+            # The index of TensorFlow has other names.
+            if listed is not None and not len(listed) == len(found) == len(self._files):
+                raise ValueError("its files do not hold each array of the index once")
+            slices = {name: tensors.get_slice(name) for name, tensors in self._files.items()}
+            self._exit = stack.pop_all()
+        self.shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+        dtypes = {name: part.get_dtype() for name, part in slices.items()}
+        self.dtypes = {name: DTYPES.get(dtype, dtype) for name, dtype in dtypes.items()}
+
+    def read(self, name):
+        """Return the array of that name in float32."""
+        # NumPy does not have all dtypes of safetensors.
+        with naming_damage(self.path):
+            tensor = self._files[name].get_tensor(name)
+        return as_float32(name, tensor)
+
+    def close(self):
+        """Close the files."""
+        self._exit.close()
+
+
+def _files(path, directory):
+    """Return the files that hold the arrays, and the arrays that an index lists, or `None`."""
+    file, index = directory / MODEL, directory / SHARD_INDEX
+    if path.suffix == ".safetensors":
+        return [path], None
+    if path.is_dir() and file.exists():
+        if index.exists():
+            # One may be of an earlier model.
+            raise path_error(path, f"be a directory without {MODEL} or without {SHARD_INDEX}")
+        return [file], None
+    weight_map = read_json(index).get("weight_map")
+    names = list(weight_map.values()) if isinstance(weight_map, dict) else [None]
+    if not all(
+        isinstance(name, str) and name == pathlib.PureWindowsPath(name).name for name in names
+    ):
+        raise ValueError(
+            f"`weight_map` of {str(index)!r} must name files next to it. "
+            f"Received: weight_map={weight_map!r:.80}"
+        )
+    return [directory / name for name in sorted(set(names))], weight_map
+
+
+def write_safetensors(path, arrays, image_size, **metadata):
+    """Write arrays to a file that is readable by all who may read other files.
+
+    `image_size` is ignored; the `config.json` records it. `metadata` are strings.
+    """
+    # safetensors stores the bytes of a transposed array in the wrong order.
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    path.touch()
+    mode = path.stat().st_mode
+    safetensors.numpy.save_file(arrays, path, metadata={"format": "pt", **metadata})
+    # safetensors writes files that only their owner can read.
+    path.chmod(mode)
+
+
+class Hdf5Archive:
+    """An `.h5` file, with the JSON files next to it."""
+
+    is_mapped = True
+
+    def __init__(self, path):
+        self.path = path
+        self.config, self.preprocessor = read_configuration(path.parent)
+        with naming_damage(path), contextlib.ExitStack() as stack:
+            self._file = stack.enter_context(h5py.File(path, "r"))
+            arrays = hdf5_arrays(path, self._file)
+            self.shapes = {name: array.shape for name, array in arrays.items()}
+            self.dtypes = {name: array.dtype.name for name, array in arrays.items()}
+            self._exit = stack.pop_all()
+
+    def read(self, name):
+        """Return the array of that name in float32."""
+        with naming_damage(self.path):
+            array = np.asarray(self._file[name][()])
+        return as_float32(name, array)
+
+    def close(self):
+        """Close the file."""
+        self._exit.close()
+
+
+def write_hdf5(path, arrays, image_size):
+    """Write arrays with the attributes by which Keras 2 and transformers find them.
+
+    The first part of a name is that of the layer. `image_size` is ignored; the `config.json`
+    records it.
+    """
+    layers = {}
+    for name in arrays:
+        layer, _, weight = name.partition("/")
+        layers.setdefault(layer, []).append(weight)
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = list(layers)
+        file.attrs["backend"] = "tensorflow"
+        file.attrs["keras_version"] = "2.15.0"
+        for layer, weights in layers.items():
+            group = file.create_group(layer)
+            group.attrs["weight_names"] = weights
+            for weight in weights:
+                group.create_dataset(weight, data=arrays[f"{layer}/{weight}"])
+
+
+@contextlib.contextmanager
+def naming_damage(path):
+    """Raise a `ValueError` that names the file for any error of reading it."""
+    try:
+        yield
+    # Errors of damaged files have many types; a wrong size may exceed the memory.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise path_error(path, "be a complete file of arrays", f" ({reason})") from error
+
+
+def as_float32(name, array):
+    """Return the array in float32, which is exact for float16 and bfloat16.
+
+    NumPy stores bfloat16 as void of two bytes (`|V2`): the upper half of a float32.
+
+    Example:
+    >>> from keras_vit.checkpoints.archives import as_float32
+    >>> as_float32("x", np.array([0x3FC0], "uint16").view("V2"))
+    array([1.5], dtype=float32)
+    """
+    if array.dtype.kind == "V" and array.dtype.itemsize == 2:
+        return (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    if array.dtype.kind != "f":
+        raise ValueError(
+            f"the array {name!r} must hold floating-point numbers. Received: dtype={array.dtype}"
+        )
+    # The caller checks for infinity.
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32, copy=False)
+
+
+# Functions that write arrays, by the suffix of the file.
+WRITERS = {".npz": write_npz, ".safetensors": write_safetensors, ".h5": write_hdf5}
+# Suffixes that are those of files, and not of directories.
+FILE_SUFFIXES = (*WRITERS, ".keras", ".json", ".bin", ".pt", ".pth", ".txt")
