@@ -100,30 +100,6 @@ def configured_size(config):
     return size or (config.get("pretrained_cfg") or {}).get("input_size", ())[1:] or None
 
 
-def check_pooling(options):
-    """Raise an error for a pooling that timm does not have."""
-    if options.pooling not in GLOBAL_POOLS:
-        raise ValueError(
-            f"`model` must be one that timm has: `pooling` is one of {tuple(GLOBAL_POOLS)}. "
-            f"Received: a model with pooling={options.pooling!r}"
-        )
-
-
-def check_class(options):
-    """Raise an error for a model with a distillation token that timm's class does not describe.
-
-    Without classes, its output is the mean of both tokens.
-    """
-    check_pooling(options)
-    others = options.num_registers or options.gated_mlp
-    if options.distillation_token and (others or not options.num_classes):
-        raise ValueError(
-            "`model` must be one that timm has: a model with a distillation token has classes, and "
-            f"neither registers nor gated MLPs. Received: a model with num_classes={options.num_classes}, "
-            f"num_registers={options.num_registers}, gated_mlp={options.gated_mlp}"
-        )
-
-
 def configure(options, arrays, *facts):
     """Return the `config.json` from which `timm.create_model("local-dir:...")` builds the model."""
     tokens = options.class_token + options.distillation_token + options.num_registers

@@ -18,7 +18,6 @@ from keras_vit.checkpoints.configuration import CONFIGURATION
 from keras_vit.checkpoints.configuration.images import preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, torch_layer
-from keras_vit.core.arguments import is_integer
 from keras_vit.models.options import VitOptions
 
 # Activations: name in transformers, and ours.
@@ -148,11 +147,6 @@ def _heads(settings, asked, defaults):
     `None` if there is no `config.json`, or if the caller gave the number.
     """
     heads = settings.get("num_attention_heads")
-    if heads is not None and not (is_integer(heads) and heads > 0):
-        raise ValueError(
-            "`num_attention_heads` of the file's config.json must be a positive integer. "
-            f"Received: num_attention_heads={heads!r}"
-        )
     if heads is not None or not settings or asked is not None:
         return heads
     logger.warning(
@@ -171,17 +165,12 @@ def check_setting(config, name, *allowed):
         )
 
 
-def check_square(options):
-    """Raise an error for a model that takes other images than squares.
+def not_square(options):
+    """List the sizes that are not square, where transformers computes a grid from one number.
 
-    See `Format.check`. These models of transformers compute a square grid from one number.
+    See `Format.refused`.
     """
-    sizes = {name: getattr(options, name, None) for name in ("image_size", "patch_size")}
-    if any(size is not None and size[0] != size[1] for size in sizes.values()):
-        raise ValueError(
-            "`model` must have square images and patches, as this model of transformers. "
-            f"Received: a model with {', '.join(f'{k}={v!r}' for k, v in sizes.items())}"
-        )
+    return [name for name in ("image_size", "patch_size") if len({*getattr(options, name)}) > 1]
 
 
 def settings_of(options):

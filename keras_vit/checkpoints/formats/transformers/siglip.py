@@ -7,7 +7,7 @@ their kernels are stored as matrices, and a model of this package has one grid, 
 import functools
 import math
 
-from keras_vit.checkpoints.architecture import check_recorded, grid_of
+from keras_vit.checkpoints.architecture import grid_of
 from keras_vit.checkpoints.configuration.images import naflex_preprocessor_of, preprocessor_of
 from keras_vit.checkpoints.formats.transformers.clip import (
     BLOCK_ROWS,
@@ -19,8 +19,9 @@ from keras_vit.checkpoints.formats.transformers.clip import (
 )
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    check_square,
+    check_setting,
     describe,
+    not_square,
     settings_of,
     transformers_format,
 )
@@ -61,8 +62,7 @@ def _describe(defaults, is_flat, shape_of, config, num_heads):
     own = {"pooling": "map" if has_probe else "gap", "class_token": False}
     options = describe(shape_of_kernel, config, num_heads, defaults, settings, **own)
     if not options.num_classes:
-        name = "vision_use_head"
-        check_recorded(settings, {name: name}, {name: has_probe})
+        check_setting(settings, "vision_use_head", has_probe)
     return options
 
 
@@ -87,7 +87,6 @@ def _config_of(model, model_type, is_flat, options):
     if is_flat:
         del settings["image_size"]
         grid = grid_of(options.image_size, options.patch_size)
-        # A border that is cut off is smaller than a patch.
         # A border that is cut off is smaller than a patch.
         settings["num_patches"] = math.prod(grid)
     architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
@@ -131,7 +130,7 @@ def _layout(model, what, is_flat, **own):
         naflex_preprocessor_of if is_flat else preprocessor_of,
         models=(f"{model}VisionModel", f"{model}ForImageClassification"),
         read_only_models=(f"{model}Model",),
-        check=check_square,
+        refused=not_square,
         spell=spell_tower,
         **own,
     )

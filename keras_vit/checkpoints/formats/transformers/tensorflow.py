@@ -7,6 +7,7 @@ import dataclasses
 import re
 
 from keras_vit.checkpoints.configuration import TF_MODEL
+from keras_vit.checkpoints.formats.transformers.common import not_square
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, HUGGINGFACE_ROWS
 from keras_vit.checkpoints.weight_map import Naming, Row
 
@@ -32,12 +33,6 @@ def _tensorflow_row(row):
 
 # Names without the layer and the model that they begin with, and the output that they end with.
 HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
-
-
-ONLY_VIT = (
-    "only ViT is read from TensorFlow models of transformers; docs/from_transformers.md shows how "
-    "to convert others"
-)
 
 
 def find_huggingface_tf(shapes):
@@ -66,10 +61,6 @@ def describe_huggingface_tf(shape_of, config, num_heads):
 
     # TensorFlow's layers have biases whatever the configuration says.
     config = {name: value for name, value in config.items() if name != "qkv_bias"}
-    if (kind := config.get("model_type", "vit")) != "vit":
-        raise ValueError(
-            f"`path` must be of a known model: {ONLY_VIT}. Received: model_type={kind!r}"
-        )
     return HUGGINGFACE.describe(torch_shape_of, config, num_heads).replace(qkv_bias=True)
 
 
@@ -88,16 +79,6 @@ def _configure(options, *facts):
     return files
 
 
-def _check(options):
-    """Raise an error for a model that TensorFlow's ViT cannot be; see `Format.check`."""
-    height, width = options.image_size
-    if height != width:
-        raise ValueError(
-            "`model` must have square images, as transformers' TensorFlow ViT; 'huggingface' takes "
-            f"others. Received: a model with image_size={(height, width)}"
-        )
-
-
 HUGGINGFACE_TF = dataclasses.replace(
     HUGGINGFACE,
     name="huggingface_tf",
@@ -111,5 +92,5 @@ HUGGINGFACE_TF = dataclasses.replace(
     spell=_spell,
     file_name=TF_MODEL,
     configure=_configure,
-    check=_check,
+    refused=lambda options: [n for n in not_square(options) if n == "image_size"],
 )
