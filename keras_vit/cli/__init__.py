@@ -21,7 +21,7 @@ from keras_vit.cli.mistakes import (
     memory_hint,
 )
 from keras_vit.cli.resumed import complete
-from keras_vit.core.process import is_out_of_memory, leaving_at_once, without_stderr
+from keras_vit.core.process import is_out_of_memory, without_stderr
 from keras_vit.core.text import printable
 from keras_vit.version import __version__
 
@@ -36,7 +36,7 @@ _OTHERS = "keras-vit others"
 
 def import_keras_quietly():
     """Import Keras without the start-up messages of TensorFlow."""
-    with leaving_at_once(), without_stderr():
+    with without_stderr():
         importlib.import_module("keras")
         # JAX warns of any fork. Commands do not fork, but a thread of OpenVINO does, at any time.
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
@@ -131,13 +131,6 @@ def parse(args=None):
         raise
 
 
-def _has_no_run(command):
-    """Return whether the command is one run, which has no directory yet."""
-    workdir, is_sweep = (getattr(command, name, None) for name in ("workdir", "sweep_lr"))
-    is_one = not is_sweep and getattr(command, "seeds", None) is None
-    return is_one and workdir is not None and not workdir.expanduser().exists()
-
-
 def main(args=None):
     """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
     command = None
@@ -168,9 +161,3 @@ def main(args=None):
             text = f"out of memory{memory_hint(command)}: {text:.200}"
         print(f"keras-vit: error: {printable(text)}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt as error:
-        # A run that has saved its state has said so.
-        if not error.args:
-            hint = ". Nothing was saved: the same command begins again"
-            print(f"keras-vit: stopped{hint * _has_no_run(command)}", file=sys.stderr)
-        sys.exit(130)

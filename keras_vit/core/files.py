@@ -118,13 +118,12 @@ def read_csv(path):
         ]
 
 
-def differences(before, now, unordered=()):
+def differences(before, now):
     """List the settings that changed since they were recorded.
 
     Args:
         before: dictionary, read from JSON.
         now: dictionary that JSON can store.
-        unordered: names of lists whose order does not matter.
 
     Returns:
         A list of strings, one per difference.
@@ -139,20 +138,12 @@ def differences(before, now, unordered=()):
         f"{name}={now.get(name)!r} instead of {before.get(name)!r}"
         for name in {**before, **now}
         if before.get(name) != now.get(name)
-        and not (name in unordered and _in_order(before.get(name)) == _in_order(now.get(name)))
     ]
-
-
-def _in_order(value):
-    return sorted(value, key=str) if isinstance(value, list) else value
 
 
 def exists(path):
     """Return whether there is a file or a folder; a text may be too long for a path."""
-    try:
-        return pathlib.Path(path).exists()
-    except OSError:
-        return False
+    return os.path.exists(path)  # noqa: PTH110
 
 
 def absolute_path(path):

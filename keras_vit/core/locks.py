@@ -31,11 +31,7 @@ def exclusive_lock(directory, wait=True):
     TimeoutError: ...
     """
     path = pathlib.Path(directory, LOCK_FILE)
-    try:
-        lock = filelock.FileLock(path).acquire(blocking=wait)
-    except filelock.Timeout as error:
-        raise TimeoutError(f"{str(directory)!r} is locked by another process") from error
-    with lock:
+    with filelock.FileLock(path).acquire(blocking=wait):
         try:
             yield
         finally:

@@ -4,9 +4,7 @@ import contextlib
 import os
 import pathlib
 import resource
-import signal
 import sys
-import threading
 
 # Limit of a container, in bytes or `max` (cgroup v2).
 _MEMORY_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
@@ -40,29 +38,6 @@ def is_out_of_memory(error):
     """Return whether NumPy or a backend, each with its own error, is out of memory."""
     texts = ("oom when allocating", "resource_exhausted", "out of memory", "t allocate memory")
     return isinstance(error, MemoryError) or any(text in str(error).lower() for text in texts)
-
-
-@contextlib.contextmanager
-def leaving_at_once():
-    """Let Ctrl-C end the process inside a `with` in which nothing can be lost.
-
-    Inside an import, a `KeyboardInterrupt` may be swallowed, or crash the process.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    stderr = os.dup(2)
-
-    def leave(*_):
-        os.write(stderr, b"keras-vit: stopped\n")
-        os._exit(130)
-
-    before = signal.signal(signal.SIGINT, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        os.close(stderr)
 
 
 @contextlib.contextmanager

@@ -75,7 +75,7 @@ def check_memory(recipe, options, replicas=1, parts=1):
     # The estimate is for all layers.
     if recipe.freeze or recipe.remat or recipe.frozen_blocks or recipe.lora_rank:
         return
-    options = {**options, "image_size": (recipe.image_size, recipe.image_size)}
+    options = options.replace(image_size=recipe.image_size)
     images = recipe.batch_size // recipe.accumulation_steps // replicas
     needed, usable = images * bytes_per_image(options) / parts, usable_memory()
     text = (

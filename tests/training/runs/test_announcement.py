@@ -83,7 +83,7 @@ def test_batches_of_more_images_than_there_are(balance, caplog):
 def test_steps_that_may_not_fit_into_the_memory(changes, gigabytes, expected, caplog, monkeypatch):
     monkeypatch.setattr(machine, "usable_memory", lambda: gigabytes * 2**30)
     recipe = dataclasses.replace(RECIPES["finetune"], **changes)
-    machine.check_memory(recipe, VARIANTS[0].architecture)
+    machine.check_memory(recipe, VARIANTS[0])
     assert caplog.messages == ([] if expected is None else [expected])
 
 
@@ -91,8 +91,8 @@ def test_steps_that_cannot_fit_into_the_memory(monkeypatch):
     monkeypatch.setattr(machine, "usable_memory", lambda: 40 * 2**30)
     message = "must fit into the memory. Received: a step of 512 images of 384 pixels may need 178"
     with pytest.raises(ValueError, match=message):
-        machine.check_memory(RECIPES["finetune"], VARIANTS[0].architecture)
-    machine.check_memory(RECIPES["finetune"], VARIANTS[0].architecture, replicas=2, parts=2)
+        machine.check_memory(RECIPES["finetune"], VARIANTS[0])
+    machine.check_memory(RECIPES["finetune"], VARIANTS[0], replicas=2, parts=2)
 
 
 def test_a_run_of_very_many_passes_says_so(caplog):

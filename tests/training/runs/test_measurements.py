@@ -67,7 +67,7 @@ def test_measurements_are_lines_between_those_of_the_epochs(whole):
     assert callback.seconds > 0
     settings = {"every": 5, "data": "digits", "shots": [2], "seeds": [0, 1]}
     recorded = json.loads((workdir / "run.json").read_text())["measurements"]
-    assert recorded == [{**settings, "classes": list(CLASSES)}]
+    assert recorded == [{**settings, "classes": list(CLASSES), "upright": False}]
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ def test_a_start_without_a_record_is_logged(root, caplog, source, level, message
 
 def test_new_and_published_weights_are_not_logged(caplog, monkeypatch):
     loading = "keras_vit.checkpoints.load"
-    monkeypatch.setattr(f"{loading}.published_row", lambda file: "a row of the catalog")
+    monkeypatch.setattr(f"{loading}.is_published", lambda file: True)
     with caplog.at_level(logging.INFO, logger="keras_vit"):
         assert images_trained_before(vision_transformer(**TINY)) is None
         assert images_trained_before(keras_vit.from_checkpoint(case_path("a_vit_token"))) is None
