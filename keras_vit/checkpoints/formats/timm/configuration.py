@@ -100,6 +100,11 @@ def configured_size(config):
     return size or (config.get("pretrained_cfg") or {}).get("input_size", ())[1:] or None
 
 
+def refused_pooling(options):
+    """List the pooling if timm does not have it; see `Format.refused`."""
+    return [] if options.pooling in GLOBAL_POOLS else ["pooling"]
+
+
 def configure(options, arrays, *facts):
     """Return the `config.json` from which `timm.create_model("local-dir:...")` builds the model."""
     tokens = options.class_token + options.distillation_token + options.num_registers

@@ -3,7 +3,6 @@
 from keras_vit.checkpoints.architecture import in_order, num_registers, output_size, torch_options
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.timm.configuration import (
-    GLOBAL_POOLS,
     arguments_of,
     check_arguments,
     check_others,
@@ -11,6 +10,7 @@ from keras_vit.checkpoints.formats.timm.configuration import (
     configured_size,
     model_arguments,
     ratio,
+    refused_pooling,
 )
 from keras_vit.checkpoints.formats.timm.vit import BLOCK
 from keras_vit.checkpoints.weight_map import Naming, Row, packed, torch_layer, torch_norm
@@ -106,7 +106,7 @@ def _check(architecture, arguments):
 
 
 def _refused(options):
-    names = [] if options.pooling in GLOBAL_POOLS else ["pooling"]
+    names = refused_pooling(options)
     activation = "silu" if options.gated_mlp else "gelu"
     return names if options.activation == activation else [*names, "activation"]
 

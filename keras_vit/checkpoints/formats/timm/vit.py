@@ -3,12 +3,12 @@
 from keras_vit.checkpoints.architecture import in_order, num_registers, output_size, torch_options
 from keras_vit.checkpoints.formats.base import Format, without_zero_rows
 from keras_vit.checkpoints.formats.timm.configuration import (
-    GLOBAL_POOLS,
     check_arguments,
     check_others,
     configure,
     configured_size,
     model_arguments,
+    refused_pooling,
 )
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, packed, torch_layer, torch_norm
 from keras_vit.models.options import VitOptions
@@ -216,7 +216,7 @@ def _refused(options):
     Those with a distillation token have neither registers nor gated MLPs. Without classes, their
     output is the mean of both tokens.
     """
-    names = [] if options.pooling in GLOBAL_POOLS else ["pooling"]
+    names = refused_pooling(options)
     others = options.num_registers or options.gated_mlp
     if options.distillation_token and (others or not options.num_classes):
         names += ["distillation_token", "num_classes", "num_registers", "gated_mlp"]
