@@ -110,7 +110,10 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
         ("convert FILE x.keras --image-size 33", "`image_size` must be a multiple"),
         ("convert missing.npz x.keras", "`SOURCE` must be an existing file"),
         ("inspect-checkpoint missing.npz", "`FILE` must be an existing file"),
-        ("inspect-checkpoint FILE --against ViT_B17", "the name of a checkpoint (ViT_B16/"),
+        (
+            "inspect-checkpoint FILE --against ViT_B17",
+            "the name of a checkpoint in `list_checkpoints()`",
+        ),
         ("checkpoints resnext", "Each WORD must be a part of"),
     ],
 )

@@ -86,8 +86,8 @@ def recorded_images(config, preprocessor, path):
         return ImageSpec(**found, mean=mean, deviation=deviation)
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
-            "The files next to weights must say how to normalize images, to resize them by the "
-            "filters bilinear, bicubic or lanczos, and to crop the middle of them; for another "
+            "The files next to weights must say how to normalize images, how to resize them by the "
+            "filters bilinear, bicubic or lanczos, and how to crop the middle of them; for another "
             f"filter, change `resample` there. Received: {str(path)!r} ({error})"
         ) from error
 
