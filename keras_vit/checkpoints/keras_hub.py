@@ -166,8 +166,8 @@ def _build(options):
         import keras_hub
     except ImportError as error:
         raise ValueError("`to_keras_hub` needs keras-hub: pip install keras-hub") from error
-    needed = {"activation": "gelu", "position_embedding": "learned", "qk_norm": False}
-    needed |= OWN_OPTIONS
+    # Variables of other options have no place there.
+    needed = {"activation": "gelu", **OWN_OPTIONS}
     different = [name for name, value in needed.items() if getattr(options, name) != value]
     if options.pooling not in ("token", "gap", None):
         different.append("pooling")

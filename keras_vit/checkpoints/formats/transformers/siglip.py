@@ -7,7 +7,7 @@ their kernels are stored as matrices, and a model of this package has one grid, 
 import functools
 import math
 
-from keras_vit.checkpoints.architecture import check_recorded, grid_of
+from keras_vit.checkpoints.architecture import grid_of
 from keras_vit.checkpoints.configuration.images import naflex_preprocessor_of, preprocessor_of
 from keras_vit.checkpoints.formats.transformers.clip import (
     BLOCK_ROWS,
@@ -19,6 +19,7 @@ from keras_vit.checkpoints.formats.transformers.clip import (
 )
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
+    check_setting,
     check_square,
     describe,
     settings_of,
@@ -61,8 +62,7 @@ def _describe(defaults, is_flat, shape_of, config, num_heads):
     own = {"pooling": "map" if has_probe else "gap", "class_token": False}
     options = describe(shape_of_kernel, config, num_heads, defaults, settings, **own)
     if not options.num_classes:
-        name = "vision_use_head"
-        check_recorded(settings, {name: name}, {name: has_probe})
+        check_setting(settings, "vision_use_head", has_probe)
     return options
 
 

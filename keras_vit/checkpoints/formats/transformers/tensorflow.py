@@ -34,12 +34,6 @@ def _tensorflow_row(row):
 HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
 
 
-ONLY_VIT = (
-    "only ViT is read from TensorFlow models of transformers; docs/from_transformers.md shows how "
-    "to convert others"
-)
-
-
 def find_huggingface_tf(shapes):
     """Return the arrays of transformers' TensorFlow ViT; see `Format.find`."""
     # ViT-MAE has a decoder, too.
@@ -66,10 +60,6 @@ def describe_huggingface_tf(shape_of, config, num_heads):
 
     # TensorFlow's layers have biases whatever the configuration says.
     config = {name: value for name, value in config.items() if name != "qkv_bias"}
-    if (kind := config.get("model_type", "vit")) != "vit":
-        raise ValueError(
-            f"`path` must be of a known model: {ONLY_VIT}. Received: model_type={kind!r}"
-        )
     return HUGGINGFACE.describe(torch_shape_of, config, num_heads).replace(qkv_bias=True)
 
 
