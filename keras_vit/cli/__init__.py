@@ -5,6 +5,7 @@ import importlib.util
 import io
 import logging
 import os
+import signal
 import sys
 import warnings
 
@@ -21,7 +22,7 @@ from keras_vit.cli.mistakes import (
     memory_hint,
 )
 from keras_vit.cli.resumed import complete
-from keras_vit.core.process import is_out_of_memory, leaving_at_once, without_stderr
+from keras_vit.core.process import is_out_of_memory, without_stderr
 from keras_vit.core.text import printable
 from keras_vit.version import __version__
 
@@ -36,7 +37,9 @@ _OTHERS = "keras-vit others"
 
 def import_keras_quietly():
     """Import Keras without the start-up messages of TensorFlow."""
-    with leaving_at_once(), without_stderr():
+    # A `KeyboardInterrupt` may be swallowed inside an import, or crash the process.
+    before = signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    with without_stderr():
         importlib.import_module("keras")
         # JAX warns of any fork. Commands do not fork, but a thread of OpenVINO does, at any time.
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
@@ -45,6 +48,7 @@ def import_keras_quietly():
             importlib.import_module("tensorflow")
             logging.getLogger("tensorflow").addFilter(_is_not_of_retracing)
             logging.getLogger("absl").addFilter(_is_not_of_gradients)
+    signal.signal(signal.SIGINT, before)
 
 
 def _is_not_of_retracing(record):

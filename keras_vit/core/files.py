@@ -1,4 +1,4 @@
-"""Files: atomic replacement, CSV, archives that are checked, and comparison of settings."""
+"""Files: atomic replacement, locks, CSV, archives that are checked, comparison of settings."""
 
 import contextlib
 import csv
@@ -8,14 +8,18 @@ import pathlib
 import uuid
 import zipfile
 
+import filelock
 import numpy as np
 
 from keras_vit.core.text import csv_text, from_csv
 
 # Part of the name of a file that is being written.
 PARTIAL = ".partial"
+LOCK_FILE = ".keras_vit.lock"
 # Weights hardly compress. An archive that expands to more than both limits is refused.
 MAX_BYTES, MAX_RATIO = 64 * 2**20, 20
+# Unlike `pathlib.Path.exists`, it is false for a text that is too long for a path.
+exists = os.path.exists
 
 
 @contextlib.contextmanager
@@ -44,6 +48,39 @@ def replacing(path):
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def exclusive_lock(directory, wait=True):
+    """Hold an exclusive lock on a directory, in a file that is removed at the end.
+
+    The operating system releases the lock of a process that is killed.
+
+    Args:
+        directory: path of an existing directory.
+        wait: whether to wait while another process holds the lock.
+
+    Raises:
+        TimeoutError: if another process holds the lock, and `wait` is false.
+        OSError: if the directory cannot be written.
+
+    Example:
+    >>> from keras_vit.core.files import exclusive_lock
+    >>> with exclusive_lock(tmp_path):
+    ...     with exclusive_lock(tmp_path, wait=False):
+    ...         pass
+    Traceback (most recent call last):
+    filelock...
+    """
+    path = pathlib.Path(directory, LOCK_FILE)
+    with filelock.FileLock(path, blocking=wait):
+        try:
+            yield
+        finally:
+            # A process that has just opened this file sees that it is gone, and tries again.
+            # Windows removes no open file.
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def check_zip(path):
@@ -145,14 +182,6 @@ def differences(before, now, unordered=()):
 
 def _in_order(value):
     return sorted(value, key=str) if isinstance(value, list) else value
-
-
-def exists(path):
-    """Return whether there is a file or a folder; a text may be too long for a path."""
-    try:
-        return pathlib.Path(path).exists()
-    except OSError:
-        return False
 
 
 def absolute_path(path):

@@ -4,9 +4,7 @@ import contextlib
 import os
 import pathlib
 import resource
-import signal
 import sys
-import threading
 
 # Limit of a container, in bytes or `max` (cgroup v2).
 _MEMORY_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
@@ -43,40 +41,16 @@ def is_out_of_memory(error):
 
 
 @contextlib.contextmanager
-def leaving_at_once():
-    """Let Ctrl-C end the process inside a `with` in which nothing can be lost.
-
-    Inside an import, a `KeyboardInterrupt` may be swallowed, or crash the process.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    stderr = os.dup(2)
-
-    def leave(*_):
-        os.write(stderr, b"keras-vit: stopped\n")
-        os._exit(130)
-
-    before = signal.signal(signal.SIGINT, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        os.close(stderr)
-
-
-@contextlib.contextmanager
 def without_stderr():
     """Close the standard error inside a `with`, also for messages that Python does not write."""
     # Some of TensorFlow's are written before it reads this.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     stderr = os.dup(2)
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 2)
+    with pathlib.Path(os.devnull).open("w") as silence:
+        os.dup2(silence.fileno(), 2)
     try:
         yield
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
-        os.close(silence)

@@ -13,8 +13,7 @@ import shutil
 import keras
 
 from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE, read_run
-from keras_vit.core.files import PARTIAL, differences, replacing
-from keras_vit.core.locks import exclusive_lock
+from keras_vit.core.files import PARTIAL, differences, exclusive_lock, replacing
 from keras_vit.data.sources.kinds import find_kind
 
 METRICS_FILE = "metrics.jsonl"
