@@ -19,7 +19,5 @@ ENCODED_COLUMNS = ("bytes", "content", "image")
 PREDICTIONS_RECORD = "_predictions.json"
 # Key in the metadata of each of its files: the digest of these settings.
 PREDICTIONS_JOB = b"keras_vit.job"
-# Types in which optimizers may store the momentum.
-MOMENTUM_DTYPES = ("float32", "bfloat16")
 # Types that `Predictor` computes in.
 DTYPES = ("float32", "bfloat16", "float16")

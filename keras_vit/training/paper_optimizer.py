@@ -13,8 +13,8 @@ from keras_vit.core.arguments import (
     constructor_arguments,
     is_integer,
 )
-from keras_vit.core.choices import MOMENTUM_DTYPES
 from keras_vit.training.distribution import sum_over_replicas
+from keras_vit.training.recipes.checks import MOMENTUM_DTYPES
 
 # Layers before the blocks. All others are of a head: layer-wise decay leaves them at the full
 # learning rate.

@@ -9,6 +9,8 @@ from keras_vit.core.arguments import check_choice, is_integer, is_real
 from keras_vit.core.choices import SEGMENTATION, TARGETS
 from keras_vit.models.options import VitOptions
 
+# Types in which optimizers may store the momentum.
+MOMENTUM_DTYPES = ("float32", "bfloat16")
 # Optimizers that compute as optax does.
 PAPER_OPTIMIZERS = ("adamw", "sgd")
 WHOLE = (
