@@ -1,16 +1,23 @@
 """The command `keras-vit`, which is also `python -m keras_vit`."""
 
+import os
 import sys
 
 
 def run():
-    """Run the command line; exit with status 130 after Ctrl-C, also during an import."""
+    """Run the command line; exit with status 130 after Ctrl-C."""
     try:
+        # Ctrl-C may come during the import.
         from keras_vit.cli import main
 
         main()
-    except KeyboardInterrupt:
-        print("keras-vit: stopped", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        # A run that has saved its state has said so.
+        if not error.args:
+            print("keras-vit: stopped", file=sys.stderr, flush=True)
+            if "jax" in sys.modules and "ray" not in sys.modules:
+                # XLA threads that still compile crash a normal exit.
+                os._exit(130)
         sys.exit(130)
 
 

@@ -2,12 +2,13 @@
 
 import hashlib
 
+import keras
+
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.download import files_of, find_file
 from keras_vit.checkpoints.load import from_checkpoint
 from keras_vit.checkpoints.runs import find_model
 from keras_vit.core.files import absolute_path, exists
-from keras_vit.core.pixels import scales_inputs
 from keras_vit.models.files import load_model
 from keras_vit.models.surgery import resize
 from keras_vit.models.variants import is_variant
@@ -28,7 +29,8 @@ def load_trained(source, image_size=None):
 def load_unscaled(path):
     """Load a `.keras` file of a model that takes images in [-1, 1]."""
     model = load_model(path)
-    if scales_inputs(model):
+    scaling = keras.layers.Rescaling, keras.layers.Normalization
+    if any(isinstance(layer, scaling) for layer in model.layers):
         raise ValueError(
             "`model` must take images in [-1, 1], as all commands give them. Received: "
             f"model={str(path)!r}, which scales pixels itself"

@@ -5,7 +5,6 @@ import importlib.util
 import io
 import logging
 import os
-import signal
 import sys
 import warnings
 
@@ -37,8 +36,6 @@ _OTHERS = "keras-vit others"
 
 def import_keras_quietly():
     """Import Keras without the start-up messages of TensorFlow."""
-    # A `KeyboardInterrupt` may be swallowed inside an import, or crash the process.
-    before = signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     with without_stderr():
         importlib.import_module("keras")
         # JAX warns of any fork. Commands do not fork, but a thread of OpenVINO does, at any time.
@@ -48,7 +45,6 @@ def import_keras_quietly():
             importlib.import_module("tensorflow")
             logging.getLogger("tensorflow").addFilter(_is_not_of_retracing)
             logging.getLogger("absl").addFilter(_is_not_of_gradients)
-    signal.signal(signal.SIGINT, before)
 
 
 def _is_not_of_retracing(record):
@@ -135,13 +131,6 @@ def parse(args=None):
         raise
 
 
-def _has_no_run(command):
-    """Return whether the command is one run, which has no directory yet."""
-    workdir, is_sweep = (getattr(command, name, None) for name in ("workdir", "sweep_lr"))
-    is_one = not is_sweep and getattr(command, "seeds", None) is None
-    return is_one and workdir is not None and not workdir.expanduser().exists()
-
-
 def main(args=None):
     """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
     command = None
@@ -172,9 +161,3 @@ def main(args=None):
             text = f"out of memory{memory_hint(command)}: {text:.200}"
         print(f"keras-vit: error: {printable(text)}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt as error:
-        # A run that has saved its state has said so.
-        if not error.args:
-            hint = ". Nothing was saved: the same command begins again"
-            print(f"keras-vit: stopped{hint * _has_no_run(command)}", file=sys.stderr)
-        sys.exit(130)

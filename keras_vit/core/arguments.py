@@ -26,12 +26,8 @@ def is_integer(value):
 
 def is_number(value):
     """Whether the value is a finite real number, and no boolean."""
-    return is_real(value) and math.isfinite(value)
-
-
-def is_real(value):
-    """Whether the value is a real number, which may be infinite or NaN, and no boolean."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
 
 
 def check_options(function, options, known):

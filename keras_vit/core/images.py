@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_vit.core.arguments import check_choice, is_number
+from keras_vit.core.arguments import check_choice
 
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
 
@@ -19,8 +19,8 @@ class ImageSpec:
         antialias: whether to do as Pillow before version 13: the filter covers all pixels of an
             image that becomes smaller, first of each row, then of each column, and the results are
             rounded to integers. Pixels of a JPEG are then computed accurately too.
-        crop_share: share of height and width that is kept of the resized image, its middle; 1 for
-            no crop.
+        crop_share: share of height and width that is kept of the resized image, its middle, greater
+            than 0; 1 for no crop.
         keeps_aspect_ratio: whether the smaller side is resized to the length before the crop, and
             not both sides.
         rounds_offset: whether the first row and column of the crop are rounded half to even, as in
@@ -34,7 +34,7 @@ class ImageSpec:
         deviation: standard deviation of such pixels, like `mean`.
 
     Raises:
-        ValueError: if the interpolation is unknown, or the share not greater than 0 and at most 1.
+        ValueError: if the interpolation is unknown.
 
     Example:
     >>> from keras_vit.core.images import ImageSpec
@@ -53,11 +53,6 @@ class ImageSpec:
 
     def __post_init__(self):
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
-        if not is_number(self.crop_share) or not 0 < self.crop_share <= 1:
-            raise ValueError(
-                "`crop_share` must be greater than 0 and at most 1. "
-                f"Received: crop_share={self.crop_share!r}"
-            )
         # JSON has lists.
         for name in ("cut_off", "mean", "deviation"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -112,17 +107,6 @@ class ImageSpec:
 
         mine, others = facts(self), facts(other)
         return [f"{n}={mine[n]!r} becomes {others[n]!r}" for n in mine if mine[n] != others[n]]
-
-    def in_words(self):
-        """Return a description, such as `bicubic resize of the whole image, antialiased`."""
-        what = "smaller side" if self.keeps_aspect_ratio else "whole image"
-        how = "antialiased as by Pillow" if self.antialias else "not antialiased"
-        is_cropped = self.keeps_aspect_ratio or self.crop_share < 1
-        share = f"{100 * self.crop_share:.4g} %"
-        crop = f"; the middle {share} of the smaller side is kept" if is_cropped else ""
-        rows, columns = self.cut_off
-        cut = f"; {rows} rows at the bottom and {columns} columns at the right are cut off"
-        return f"{self.interpolation} resize of the {what}, {how}{crop}{cut * any(self.cut_off)}"
 
 
 # As in the ViT paper.

@@ -37,9 +37,3 @@ def check_images(images, argument="images"):
             f"`{argument}` must be scaled to [-1, 1], as `keras_vit.preprocess` does. "
             f"Received: values from {first.min()} to {first.max()} of dtype {dtype}"
         )
-
-
-def scales_inputs(model):
-    """Whether a model scales pixels itself."""
-    scaling = (keras.layers.Rescaling, keras.layers.Normalization)
-    return any(isinstance(layer, scaling) for layer in model.layers)

@@ -1,13 +1,8 @@
-"""Text of unknown origin, for a terminal and for CSV files, numbers as text, and the log."""
+"""Text of unknown origin, for a terminal and for CSV files, and numbers as text."""
 
-import functools
-import logging
 import re
 import statistics
 import unicodedata
-
-# Log a line, of a level of the `logging` module, once per process.
-log_once = functools.cache(logging.getLogger("keras_vit").log)
 
 
 def printable(text):

@@ -197,7 +197,7 @@ def _facts(model, format, quantize):
         "image_size": stored_size(model),
         "num_classes": model.output_shape[-1],
         "parameters": model.count_params(),
-        "preprocessing": f"{image_spec.in_words()}; (pixels - 127.5) / 127.5",
+        "preprocessing": "resized and cropped as in image_spec, then (pixels - 127.5) / 127.5",
         "image_spec": dataclasses.asdict(image_spec),
         **({} if thresholds is None else {"thresholds": thresholds}),
         "format": format,

@@ -145,6 +145,7 @@ def test_names_of_a_configuration(config, expected, tmp_path, caplog):
         (["cat", "dog", 5], "strings of one line"),
         (5, "a list"),
         (["crane", "crane", "crane (0)"], "differ by more than case"),
+        (["ice cream", "cat", "ice  cream"], "differ by more than case"),
     ],
     ids=str,
 )

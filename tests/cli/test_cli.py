@@ -241,6 +241,10 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"keras-vit {__version__}\n"
 
 
+def leave(status):
+    raise SystemExit(status)
+
+
 @pytest.mark.parametrize("words", [(), ("stopped after a batch",)], ids=["by a key", "by a run"])
 def test_a_stopped_command_is_one_line(words, capsys, monkeypatch):
     """A run that has saved its state has said that it stops."""
@@ -249,8 +253,10 @@ def test_a_stopped_command_is_one_line(words, capsys, monkeypatch):
         raise KeyboardInterrupt(*words)
 
     monkeypatch.setattr("keras_vit.cli.models.Models.run", stop)
+    monkeypatch.setattr("sys.argv", ["keras-vit", "models"])
+    monkeypatch.setattr("os._exit", leave)
     with pytest.raises(SystemExit) as exit_info:
-        main(["models"])
+        run_process()
     assert exit_info.value.code == 130
     assert capsys.readouterr().err == ("" if words else "keras-vit: stopped\n")
 
@@ -259,9 +265,6 @@ def test_a_stopped_command_is_one_line(words, capsys, monkeypatch):
 def test_a_process_that_is_stopped_at_any_time_prints_one_line(place, capsys, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
-
-    def leave(status):
-        raise SystemExit(status)
 
     monkeypatch.setattr(place, stop)
     monkeypatch.setattr("sys.argv", ["keras-vit", "models"])

@@ -112,6 +112,6 @@ def test_a_stopped_study_says_how_it_goes_on(tmp_path, monkeypatch, caplog):
     module = importlib.import_module("keras_vit.experiments.studies.study")
     monkeypatch.setattr(module, "run_study", stop)
     command = ["study", "poolings", "digits_pretrain", "--data", "digits", "--workdir"]
-    with pytest.raises(SystemExit), caplog.at_level("INFO", "keras_vit"):
+    with pytest.raises(KeyboardInterrupt), caplog.at_level("INFO", "keras_vit"):
         main([*command, str(tmp_path / "study")])
     assert "to resume the study, repeat the same command" in caplog.text

@@ -1,6 +1,7 @@
 """The model card of a directory of weights: the README.md of its repository on the Hub."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import urllib.parse
@@ -82,6 +83,8 @@ def model_card(
     with open_checkpoint(directory) as checkpoint:
         row = checkpoint.format
         image_spec = image_spec_for(checkpoint, summary.options, summary.options.image_size)
+    resizing = dataclasses.asdict(image_spec)
+    mean, deviation = resizing.pop("mean"), resizing.pop("deviation")
     height, width = summary.options.image_size
     task = "image-classification" if summary.options.num_classes else "image-feature-extraction"
     base = ADDRESS.fullmatch(str(source))
@@ -100,10 +103,10 @@ def model_card(
         "Accuracy": accuracy,
         "Parameters": f"{summary.parameters:,}",
         "Images": f"{height} x {width} pixels (height x width)",
-        "Resizing": image_spec.in_words(),
+        "Resizing": ", ".join(f"{name}={value}" for name, value in resizing.items()),
         "Normalization": (
-            f"pixels in [0, 1] with mean {_numbers(image_spec.mean)} and standard deviation "
-            f"{_numbers(image_spec.deviation)}. In keras_vit, images are in [-1, 1] instead, and "
+            f"pixels in [0, 1] with mean {_numbers(mean)} and standard deviation "
+            f"{_numbers(deviation)}. In keras_vit, images are in [-1, 1] instead, and "
             "`from_checkpoint` adapts the weights to that"
         ),
     }

@@ -9,7 +9,7 @@ import pathlib
 import unicodedata
 
 from keras_vit.core.files import exclusive_lock, replacing
-from keras_vit.core.text import log_once
+from keras_vit.data.logging import log_once
 
 # Its name is hidden, so that it does not count as a class or an image.
 RECORD = ".keras_vit_division.json"

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
-from keras_vit.core.text import log_once
+from keras_vit.data.logging import log_once
 from keras_vit.data.sources.base import from_arrays, take_classes
 from keras_vit.data.sources.division import divide, warn_of_other_divisions
 from keras_vit.data.sources.folder_layout import class_folders, find_layout

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.core.text import log_once
+from keras_vit.data.logging import log_once
 from keras_vit.data.sources.base import Source, multi_hot
 from keras_vit.data.sources.network import checked_downloads
 from keras_vit.data.sources.paper import Dataset

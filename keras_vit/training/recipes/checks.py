@@ -5,14 +5,14 @@ import itertools
 import math
 import typing
 
-from keras_vit.core.arguments import check_choice, is_integer, is_real
+from keras_vit.core.arguments import check_choice, is_integer, is_number
 from keras_vit.core.choices import SEGMENTATION, TARGETS
 from keras_vit.models.options import VitOptions
 
-# Types in which optimizers may store the momentum.
-MOMENTUM_DTYPES = ("float32", "bfloat16")
 # Optimizers that compute as optax does.
 PAPER_OPTIMIZERS = ("adamw", "sgd")
+# Types in which they may store the momentum.
+MOMENTUM_DTYPES = ("float32", "bfloat16")
 WHOLE = (
     *("image_size", "batch_size", "warmup_steps", "epochs", "steps", "frozen_blocks"),
     *("accumulation_steps", "random_crop_from", "seed", "patience", "unfreeze_steps"),
@@ -159,14 +159,13 @@ def _is_rising(values):
 def _check_ranges(recipe):
     rules = [
         (WHOLE, "be a whole number", is_integer),
-        ((*POSITIVE, *NOT_NEGATIVE, *SHARES, *OTHER_NUMBERS), "be a number", is_real),
+        ((*POSITIVE, *NOT_NEGATIVE, *SHARES, *OTHER_NUMBERS), "be a number", is_number),
         (("boundaries",), "be whole numbers", lambda values: all(map(is_integer, values))),
         (POSITIVE, "be positive", lambda value: 0 < value < math.inf),
         (NOT_NEGATIVE, "not be negative", lambda value: 0 <= value < math.inf),
         (SHARES, "be at least 0 and less than 1", lambda value: 0 <= value < 1),
         (("min_crop_area",), "be greater than 0 and at most 1", lambda value: 0 < value <= 1),
         (("seed",), "be less than 2**32", lambda value: value < 2**32),
-        (("head_bias",), "be finite", math.isfinite),
         (("learning_rates",), "be positive", lambda rates: all(0 < r < math.inf for r in rates)),
     ]
     for fields, rule, is_right in rules:

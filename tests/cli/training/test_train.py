@@ -143,7 +143,7 @@ def test_stopped_seeds_say_how_they_are_resumed(start, photos, tmp_path, monkeyp
 
     monkeypatch.setattr("keras_vit.experiments.seeds.train_seeds", stop)
     arguments = train_arguments(start, photos, tmp_path / "run")
-    with pytest.raises(SystemExit), caplog.at_level("INFO", "keras_vit"):
+    with pytest.raises(KeyboardInterrupt), caplog.at_level("INFO", "keras_vit"):
         main([*arguments, "--seeds", "2"])
     assert "to resume all seeds, run the same command with --resume" in caplog.text
 
@@ -177,20 +177,3 @@ def test_the_best_epoch_is_described_by_the_metric_that_selects_it():
     assert describe_best(history) == "Best validation accuracy 50.00%"
     assert describe_best(history, "val_loss") == "Best validation loss 1.0000"
     assert describe_best([{"loss": 1.0}]) == "Trained for 1 epoch"
-
-
-@pytest.mark.parametrize(
-    ("name", "flags", "is_lost"),
-    [("new", [], True), (".", [], False), ("new", ["--sweep-lr"], False)],
-)
-def test_a_run_that_is_stopped_before_it_has_saved_anything(
-    name, flags, is_lost, tmp_path, capsys, monkeypatch
-):
-    def stop(self):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("keras_vit.cli.train.Train.run", stop)
-    options = ["--model", "ViT_Ti16", "--data", "digits", "--workdir", str(tmp_path / name)]
-    with pytest.raises(SystemExit):
-        main(["train", "finetune", *options, *flags])
-    assert ("Nothing was saved" in capsys.readouterr().err) == is_lost

@@ -157,7 +157,7 @@ def test_every_row_has_a_source_and_a_recipe():
         ({"steps": None}, "Exactly one of `epochs` and `steps`"),
         ({"steps": 0}, "`steps` must be positive.*steps=0"),
         ({"batch_size": -1}, "`batch_size` must be positive.*batch_size=-1"),
-        ({"learning_rate": float("nan")}, "`learning_rate` must be positive.*=nan"),
+        ({"learning_rate": float("nan")}, "`learning_rate` must be a number.*=nan"),
         ({"learning_rate": "0.1"}, "`learning_rate` must be a number.*learning_rate='0.1'"),
         ({"dropout": True}, "`dropout` must be a number.*dropout=True"),
         ({"seed": 2**32}, "`seed` must be less than"),

@@ -119,8 +119,9 @@ def check_class(options):
     if options.distillation_token and (others or not options.num_classes):
         raise ValueError(
             "`model` must be one that timm has: a model with a distillation token has classes, and "
-            f"neither registers nor gated MLPs. Received: a model with num_classes={options.num_classes}, "
-            f"num_registers={options.num_registers}, gated_mlp={options.gated_mlp}"
+            "neither registers nor gated MLPs. Received: a model with "
+            f"num_classes={options.num_classes}, num_registers={options.num_registers}, "
+            f"gated_mlp={options.gated_mlp}"
         )
 
 
