@@ -46,7 +46,7 @@ MAY_IMPORT = {
 MAY_IMPORT_TENSORFLOW = {"data", "serving"}
 # Lazily: training runs without TensorFlow's strategies, and layers on the other backends.
 MAY_IMPORT_IT_TOO = {"training/distribution.py", "layers/mlp.py"}
-FILES, STUBS = sorted(PACKAGE.rglob("*.py")), sorted(PACKAGE.rglob("*.pyi"))
+FILES, STUBS = sorted(PACKAGE.rglob("*.py")), sorted(PACKAGE.rglob("__init__.pyi"))
 VARIANT_NAMES = [row.name for row in keras_vit.list_variants()]
 WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]
 # Private names of Keras: the seed that it reads on torch, and the variables that torch tracks. The
