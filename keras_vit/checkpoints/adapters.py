@@ -14,6 +14,7 @@ from keras_vit.checkpoints.archives import SafetensorsArchive
 from keras_vit.checkpoints.configuration import read_json
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.formats.transformers.vit import IN_MEMORY
+from keras_vit.checkpoints.model_archive import at_stored_size
 from keras_vit.checkpoints.reader import mismatches
 from keras_vit.checkpoints.save import stored_in, write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
@@ -23,7 +24,7 @@ from keras_vit.layers.dense import LORA_KERNELS
 from keras_vit.models.files import check_finite
 from keras_vit.models.model import options_of
 from keras_vit.models.parts import HEAD_LAYERS
-from keras_vit.models.surgery import base_kernel, lora_parts, plain
+from keras_vit.models.surgery import base_kernel, lora_parts
 
 SUFFIX = ".safetensors"
 # What is recorded besides the arrays: alpha divided by the rank, the fingerprints of the base, the
@@ -72,7 +73,7 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
-    >>> keras_vit.enable_lora(model, rank=4)
+    >>> model = keras_vit.enable_lora(model, rank=4)
     >>> keras_vit.save_adapter(model, tmp_path / "pets.safetensors")
     >>> keras_vit.load_adapter(model, tmp_path / "pets.safetensors")
     """
@@ -204,7 +205,7 @@ def _peft_name(name):
 
 def _peft_entries(model, variables):
     """Return an `Entry` for each variable of an adapter, by the names of `_peft_name`."""
-    base = plain(model)
+    base = at_stored_size(model)
     row, arrays, _ = stored_in(base, options_of(base).resolved(), FORMAT, WHOLE_IMAGE)
     if row.name != FORMAT.name:
         raise ValueError(

@@ -45,19 +45,13 @@ def output_size(shape_of, layer, axis=-1):
 def torch_heads(width, configured, asked, gated_mlp=False):
     """Return the number of heads of weights trained in PyTorch, whose kernels are 2-D.
 
-    It is `asked` (by the caller) or `configured` (recorded in the file); they must not differ.
-    Without both it is that of the published models of this width and kind of MLP; if there are
-    none, it is an error, as the same weights with another number are another model.
+    It is `configured` (recorded in the file) or `asked` (by the caller). Without both it is that of
+    the published models of this width and kind of MLP; if there are none, it is an error, as the
+    same weights with another number are another model.
     """
-    if configured is not None:
-        configured = check_integer("num_heads", configured, minimum=1)
-    if configured and asked and configured != asked:
-        raise ValueError(
-            f"`num_heads` must be that of the file's configuration, {configured}. "
-            f"Received: num_heads={asked}"
-        )
-    if given := asked or configured:
-        return given
+    for given in (configured, asked):
+        if given is not None:
+            return check_integer("num_heads", given, minimum=1)
     heads = HEADS.get((width, gated_mlp))
     if heads is None:
         raise ValueError(

@@ -57,8 +57,6 @@ def open_archive(path, openers=()):
 class ArrayArchive:
     """Arrays in memory, read like those of a file; error messages call them `path`."""
 
-    is_mapped = True
-
     def __init__(self, path, arrays, config, preprocessor=None):
         self.path = path
         self.config = config
@@ -74,11 +72,22 @@ class ArrayArchive:
         """Do nothing; archives of files close them."""
 
 
-class NpzArchive:
-    """An `.npz` file. Its `config` has the image size, if `write_npz` recorded it.
+class FileArchive:
+    """Base of the archives of files: `_array` reads an array, and `_exit` closes the files."""
 
-    `is_mapped`: whether no array is compressed; reading one twice then costs little.
-    """
+    def read(self, name):
+        """Return the array of that name in float32; it may be a view of the file."""
+        with naming_damage(self.path):
+            array = self._array(name)
+        return as_float32(name, array)
+
+    def close(self):
+        """Close the files."""
+        self._exit.close()
+
+
+class NpzArchive(FileArchive):
+    """An `.npz` file. Its `config` has the image size, if `write_npz` recorded it."""
 
     def __init__(self, path):
         self.path = path
@@ -97,7 +106,6 @@ class NpzArchive:
             self._exit = stack.pop_all()
         self.shapes = {name: shape for name, (shape, _) in headers.items()}
         self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
-        self.is_mapped = all(map(_is_stored, self._members.values()))
 
     def _header(self, name):
         member = self._members[name]
@@ -109,16 +117,12 @@ class NpzArchive:
             raise ValueError(f"{name!r} is {shape}, and has {member.file_size} bytes")
         return shape, dtype
 
-    def read(self, name):
-        """Return the array of that name in float32; it may be a view of the file."""
+    def _array(self, name):
         member = self._members[name]
-        with naming_damage(self.path):
-            if _is_stored(member):
-                array = self._map(member)
-            else:
-                with self._zip.open(member) as file:
-                    array = np.lib.format.read_array(file, allow_pickle=False)
-        return as_float32(name, array)
+        if member.compress_type == zipfile.ZIP_STORED:
+            return self._map(member)
+        with self._zip.open(member) as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
 
     def _map(self, member):
         """Return a view of an array that is not compressed: checking a file takes no memory."""
@@ -133,10 +137,6 @@ class NpzArchive:
         shape, is_fortran, dtype = _read_header(self._file)
         values = contents[self._file.tell() - start :].view(np.ndarray).view(dtype)
         return values.reshape(shape, order="F" if is_fortran else "C")
-
-    def close(self):
-        """Close the file."""
-        self._exit.close()
 
 
 def write_npz(path, arrays, image_size):
@@ -168,18 +168,12 @@ def _read_header(file):
     return versions[np.lib.format.read_magic(file)](file)
 
 
-def _is_stored(member):
-    return member.compress_type == zipfile.ZIP_STORED
-
-
 def _dtype_name(dtype):
     return "bfloat16" if dtype.kind == "V" and dtype.itemsize == 2 else dtype.name
 
 
-class SafetensorsArchive:
+class SafetensorsArchive(FileArchive):
     """A `.safetensors` file, or several that an index lists, with the JSON files next to them."""
-
-    is_mapped = True
 
     def __init__(self, path):
         self.path = path
@@ -202,16 +196,8 @@ class SafetensorsArchive:
         dtypes = {name: part.get_dtype() for name, part in slices.items()}
         self.dtypes = {name: DTYPES.get(dtype, dtype) for name, dtype in dtypes.items()}
 
-    def read(self, name):
-        """Return the array of that name in float32."""
-        # NumPy does not have all dtypes of safetensors.
-        with naming_damage(self.path):
-            tensor = self._files[name].get_tensor(name)
-        return as_float32(name, tensor)
-
-    def close(self):
-        """Close the files."""
-        self._exit.close()
+    def _array(self, name):
+        return self._files[name].get_tensor(name)
 
 
 def _files(path, directory):
@@ -250,10 +236,8 @@ def write_safetensors(path, arrays, image_size, **metadata):
     path.chmod(mode)
 
 
-class Hdf5Archive:
+class Hdf5Archive(FileArchive):
     """An `.h5` file, with the JSON files next to it."""
-
-    is_mapped = True
 
     def __init__(self, path):
         self.path = path
@@ -265,15 +249,8 @@ class Hdf5Archive:
             self.dtypes = {name: array.dtype.name for name, array in arrays.items()}
             self._exit = stack.pop_all()
 
-    def read(self, name):
-        """Return the array of that name in float32."""
-        with naming_damage(self.path):
-            array = np.asarray(self._file[name][()])
-        return as_float32(name, array)
-
-    def close(self):
-        """Close the file."""
-        self._exit.close()
+    def _array(self, name):
+        return np.asarray(self._file[name][()])
 
 
 def write_hdf5(path, arrays, image_size):

@@ -8,13 +8,12 @@ from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB, KERAS_HUB_ROWS
 from keras_vit.checkpoints.load import assign
 from keras_vit.checkpoints.model_archive import ModelArchive, at_stored_size
 from keras_vit.checkpoints.reader import CheckpointReader
-from keras_vit.checkpoints.save import OWN_OPTIONS
+from keras_vit.checkpoints.save import check_describable
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Naming, entries
 from keras_vit.layers.base import children
 from keras_vit.models.files import check_finite
 from keras_vit.models.model import ImageModel, options_of
-from keras_vit.models.options import is_resnet
 from keras_vit.models.vit import vision_transformer
 
 # Names of the options in keras-hub.
@@ -157,17 +156,11 @@ def _options(model):
 
 
 def _build(options):
-    if is_resnet(options) or options.resnet_stages is not None:
-        raise ValueError(
-            "`model` must have a counterpart in keras-hub, which has neither hybrids nor BiT. "
-            "Received: a model with a ResNet"
-        )
-    try:
-        import keras_hub
-    except ImportError as error:
-        raise ValueError("`to_keras_hub` needs keras-hub: pip install keras-hub") from error
-    # Variables of other options have no place there.
-    needed = {"activation": "gelu", **OWN_OPTIONS}
+    check_describable(KERAS_HUB, options)
+    import keras_hub
+
+    needed = {"activation": "gelu", "position_embedding": "learned", "qk_norm": False}
+    needed["resnet_stages"] = None
     different = [name for name, value in needed.items() if getattr(options, name) != value]
     if options.pooling not in ("token", "gap", None):
         different.append("pooling")

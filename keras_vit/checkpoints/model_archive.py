@@ -10,11 +10,9 @@ from keras_vit.models.surgery import plain, resize
 
 def at_stored_size(model):
     """Return a plain model; one of any size at its `stored_size`."""
+    takes_any_size = options_of(model).image_size is None
     model = plain(model)
-    is_free = any(None in image.shape[1:3] for image in getattr(model, "inputs", None) or ())
-    if is_free and options_of(model).image_size is None:
-        return resize(model, stored_size(model))
-    return model
+    return resize(model, stored_size(model)) if takes_any_size else model
 
 
 class ModelArchive(ArrayArchive):

@@ -92,7 +92,6 @@ def save_checkpoint(
     >>> keras_vit.from_checkpoint(tmp_path / "tiny.npz").count_params() == model.count_params()
     True
     """
-    options_of(model)
     formats = written_formats()
     suffix = pathlib.PurePath(str(path)).suffix
     if format is None and suffix in {row.suffix for row in formats.values()}:
@@ -241,8 +240,6 @@ def _format_of(format, path):
 
 
 def _check_path(path, format):
-    if not isinstance(path, (str, os.PathLike)):
-        raise ValueError(f"`path` must be a path. Received: path={path!r}")
     path = pathlib.Path(path).expanduser()
     kind, fits = f"a {format.suffix} file", path.suffix == format.suffix and not path.is_dir()
     fits = fits and not path.name.endswith(WEIGHTS_SUFFIX)
@@ -272,18 +269,15 @@ def write_files(path, arrays, files, image_size, **metadata):
 
     `metadata` are strings that a `.safetensors` file holds, too.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as stack:
-            # The configuration is in its place before the weights.
-            parts = {name: stack.enter_context(replacing(path.with_name(name))) for name in files}
-            part = stack.enter_context(replacing(path))
-            for name, contents in files.items():
-                text = json.dumps(contents, indent=2) + "\n"
-                parts[name].write_text(text, encoding="utf-8")
-            WRITERS[path.suffix](part, arrays, image_size, **metadata)
-    except OSError as error:
-        raise path_error(path, "be where files can be written", f" ({error})") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        # The configuration is in its place before the weights.
+        parts = {name: stack.enter_context(replacing(path.with_name(name))) for name in files}
+        part = stack.enter_context(replacing(path))
+        for name, contents in files.items():
+            text = json.dumps(contents, indent=2) + "\n"
+            parts[name].write_text(text, encoding="utf-8")
+        WRITERS[path.suffix](part, arrays, image_size, **metadata)
 
 
 def size_to_record(options):
@@ -309,9 +303,8 @@ def check_describable(format, options):
         return
     own = [name for name, value in OWN_OPTIONS.items() if getattr(options, name) != value]
     own += ["position_embedding"] * (options.position_embedding in OWN_EMBEDDINGS)
-    if own:
-        raise _not_describable(format, options, own)
-    format.check(options)
+    if names := own + format.refused(options):
+        raise _not_describable(format, options, names)
 
 
 def arrays_of(values, options, format, image_spec):

@@ -83,7 +83,7 @@ def test_other_contents(change, message, tmp_path):
     ("settings", "message"),
     [
         ({"num_attention_heads": "four"}, "`num_heads` must be an integer of at least 1.*'four'"),
-        ({"num_attention_heads": 5}, "`num_heads` must be (a positive divisor|that of the file's)"),
+        ({"num_attention_heads": 5}, "`num_heads` must be (a positive divisor|that of the file)"),
         ({"num_attention_heads": 0}, "`num_heads` must be an integer of at least 1.*heads=0"),
         (
             {"hidden_size": 1024, "num_hidden_layers": 24},

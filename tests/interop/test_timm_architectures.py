@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from keras_vit.checkpoints.formats import recognize
-from keras_vit.checkpoints.reader import CheckpointReader, mismatches
-from keras_vit.checkpoints.weight_map import entries
-from tests.checkpoints.test_manifests import variable_shapes
+from keras_vit.checkpoints.reader import CheckpointReader
+from tests.checkpoints.test_manifests import shapes_of
 
 ACTIVATIONS = {
     **{"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "SiLU": "silu"},
@@ -63,12 +62,10 @@ def accepted_options(hub):
     try:
         checkpoint = CheckpointReader(hub, *recognize(hub, "timm"))
         options = checkpoint.options()
-        shapes = variable_shapes(options)
+        checkpoint.match(hub.path, shapes_of(options), options.grid, options.num_heads)
     except ValueError:
         return None
-    found, without_row = entries(checkpoint.format.rows, shapes)
-    fits = not mismatches(checkpoint, found, shapes, fits_positions=True, drop_head=False)
-    return options if fits and not without_row else None
+    return options
 
 
 def test_every_architecture(timm):
@@ -83,18 +80,15 @@ def test_every_architecture(timm):
         accepted.append(name)
         theirs = function_of(model)
         ours = {
-            "fc_norm": False,
-            "final_norm": True,
-            "gated_mlp": False,
-            **{key: options[key] for key in theirs if key in options},
+            **{key: getattr(options, key) for key in theirs if hasattr(options, key)},
             "block": "EvaBlock" if theirs["rope"] else "Block",
             "pool_include_prefix": False,
             "gate_last": False,
             "rope": ("RotaryEmbeddingDinoV3", 100, True)
-            if options.get("position_embedding") == "rotary"
+            if options.position_embedding == "rotary"
             else None,
         }
-        patch = options["patch_size"][0]
+        patch = options.patch_size[0]
         theirs["image_size"] = tuple(size // patch * patch for size in theirs["image_size"])
         if ours != theirs:
             different.append((name, ours, theirs))

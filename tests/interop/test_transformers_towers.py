@@ -257,7 +257,7 @@ def test_weights_without_a_configuration(name, index, options, tmp_path):
     theirs.save_pretrained(tmp_path)
     (tmp_path / "config.json").unlink()
     ours = keras_vit.from_checkpoint(tmp_path / "model.safetensors", num_heads=4, image_size=32)
-    assert {key: ours.options[key] for key in options} == options
+    assert {key: getattr(ours.options, key) for key in options} == options
     check(ours, outputs_of(theirs), IMAGES)
 
 
@@ -269,7 +269,7 @@ def test_heads_without_a_configuration(tmp_path):
     ours = keras_vit.from_checkpoint(tmp_path / "model.safetensors")
     assert ours.options.num_heads == 24
     (tmp_path / "config.json").unlink()
-    assert keras_vit.from_checkpoint(tmp_path / "model.safetensors").options["num_heads"] == 24
+    assert keras_vit.from_checkpoint(tmp_path / "model.safetensors").options.num_heads == 24
 
 
 def test_the_normalization_of_clip(tmp_path):

@@ -1,7 +1,5 @@
 """The table of published checkpoints, and its rows by name; nothing here needs Keras."""
 
-import difflib
-
 from keras_vit.checkpoints.catalog.hub_models import HUB_CHECKPOINTS
 from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS, Checkpoint
 
@@ -44,7 +42,7 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
         A `Checkpoint`.
 
     Raises:
-        ValueError: if there is none, or it has another variant; the message lists similar names.
+        ValueError: if there is none, or it has another variant.
 
     Example:
 
@@ -56,9 +54,8 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
     whole = name if variant is None or "/" in name else f"{variant}/{name}"
     if whole not in rows:
         of = f" of {variant}" if variant else ""
-        nearest = ", ".join(difflib.get_close_matches(whole, rows, cutoff=0)) or "none is known"
         raise ValueError(
             f"`{argument}` must be an existing file or directory, or the name of a checkpoint{of} "
-            f"({nearest}). Received: {argument}={name!r}"
+            f"in `list_checkpoints()`. Received: {argument}={name!r}"
         )
     return rows[whole]

@@ -32,7 +32,6 @@ class Checkpoint:
         pooling: pooling before the head.
         position_embedding: kind of the position embedding; files without learned positions do not
             record it.
-        value_range: range of the pixels.
         zero_head: whether the head was set to zero before publication.
         accuracy: reported top-1 on ImageNet-1k in percent, `None` if none is reported for this very
             file.
@@ -51,7 +50,6 @@ class Checkpoint:
     activation: str = "gelu_tanh"
     pooling: str = "token"
     position_embedding: str = "learned"
-    value_range: tuple = (-1, 1)
     zero_head: bool = False
     accuracy: float | None = None
     source: str = ""

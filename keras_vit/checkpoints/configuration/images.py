@@ -76,20 +76,19 @@ def recorded_images(config, preprocessor, path):
     if not recorded:
         return None
     default = None if timm else _defaults_of(preprocessor, config, path)
-    defaults = IMAGENET if timm else default.normalization
-    mean, deviation = _normalization(recorded, defaults, path)
     if not timm and preprocessor.get("do_resize") is False:
         text = "%s: `do_resize` is false: images of other sizes are resized bilinearly"
         logger.warning(text, path)
     try:
+        defaults = IMAGENET if timm else default.normalization
+        mean, deviation = _normalization(recorded, defaults, path)
         found = _resizing_of_timm(timm) if timm else _resizing_of_transformers(recorded, default)
         return ImageSpec(**found, mean=mean, deviation=deviation)
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
-            "The files next to weights must say how to resize images by the filters bilinear, "
-            "bicubic or lanczos, and how to crop the middle of them; for another filter, change "
-            "`resample` there. "
-            f"Received: {str(path)!r} ({error})"
+            "The files next to weights must say how to normalize images, to resize them by the "
+            "filters bilinear, bicubic or lanczos, and to crop the middle of them; for another "
+            f"filter, change `resample` there. Received: {str(path)!r} ({error})"
         ) from error
 
 
@@ -110,12 +109,11 @@ def _normalization(recorded, defaults, path):
     if recorded.get("do_normalize") is False:
         found = [0], [1]
     # For pixels in [0, 1]; files record fewer than 12 digits.
-    mean, deviation, (factor, *_) = (_as_channels(values, path) for values in (*found, factor))
+    mean, deviation = (
+        values if isinstance(values, (list, tuple)) else (values,) for values in found
+    )
     if factor <= 0 or min(deviation) <= 0:
-        raise ValueError(
-            f"Standard deviation and factor of pixels next to the weights in {str(path)!r} must be "
-            f"positive. Received: {deviation} and {factor!r}"
-        )
+        raise ValueError(f"standard deviation {deviation} and factor {factor!r} of pixels")
     return tuple(
         tuple(round(value / (255 * factor), 12) for value in values) for values in (mean, deviation)
     )
@@ -292,14 +290,3 @@ def _lengths_of(size, keeps_aspect_ratio):
     if smaller is None:
         return (size["height"], size["width"]), False
     return (smaller, smaller), True
-
-
-def _as_channels(values, path):
-    """Return the values per channel; one number stands for all channels."""
-    values = values if isinstance(values, (list, tuple)) else [values]
-    if not all(isinstance(value, (int, float)) for value in values):
-        raise ValueError(
-            "Mean, standard deviation and factor of pixels next to the weights in "
-            f"{str(path)!r} must be numbers. Received: {values!r:.80}"
-        )
-    return tuple(values)

@@ -55,8 +55,8 @@ class Format:
         several_labels: entries of the `config.json` of a multi-label model; empty if the format has
             none.
         has_resnets: whether the project has ResNets without a Transformer.
-        check: `check(options)` raises a `ValueError` for a Vision Transformer that the project does
-            not have.
+        refused: `refused(options)` lists the names of the options by which a Vision Transformer is
+            none of the project's.
         has_patch_bias: `has_patch_bias(options)` returns whether the project's patch projection has
             a bias in such a model.
         position_embeddings: kinds of position embeddings that the layout can describe. Unless the
@@ -91,7 +91,7 @@ class Format:
     configure: Callable = lambda options, arrays, class_names, image_spec: {}
     several_labels: dict = dataclasses.field(default_factory=dict)
     has_resnets: bool = False
-    check: Callable = lambda options: None
+    refused: Callable = lambda options: []
     has_patch_bias: Callable = lambda options: True
     position_embeddings: tuple[str, ...] = ("learned",)
     store_positions: Callable = lambda values, num_tokens: values

@@ -152,14 +152,6 @@ def describe_flax(shape_of, config, num_heads):
     )
 
 
-def _check(options):
-    if options.resnet_stages is not None:
-        raise ValueError(
-            "`model` must be one that big_vision has, and it has no hybrids. "
-            f"Received: a hybrid with resnet_stages={options.resnet_stages}"
-        )
-
-
 def _store_positions(values, num_tokens):
     """Add the position of the class token to the token: big_vision has rows for patches only."""
     table = values[POSITIONS]
@@ -180,7 +172,7 @@ BIG_VISION = Format(
     # Old files have a row for the class token; big_vision drops it where there is no such token.
     prefix_rows=lambda num_tokens, shape_of: (0, 1),
     has_resnets=True,
-    check=_check,
+    refused=lambda options: [] if options.resnet_stages is None else ["resnet_stages"],
     position_embeddings=("learned", "sincos2d"),
     store_positions=_store_positions,
     spell=lambda name, options: f"params/{name}",

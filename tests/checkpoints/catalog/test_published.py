@@ -30,7 +30,6 @@ def test_row(row):
     assert re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)*", row.tag)
     assert row.image_size % PATCHES.get(row.variant, 1) == 0
     assert row.num_classes in (0, 1000, 21843)
-    assert row.value_range == (-1, 1)
     assert row.source
     assert row.accuracy is None or (row.num_classes == 1000 and 70 < row.accuracy < 90)
 
@@ -108,13 +107,13 @@ def test_filter():
 @pytest.mark.parametrize(
     ("name", "variant", "message"),
     [
-        ("ViT_B16/imagenet21", None, r" \(ViT_B16/imagenet21k, "),
-        ("imagenet21k", None, r" \(ViT_\w+/imagenet21k, "),
-        ("augreg_imagenet2012_224", "ViT_B16", r" of ViT_B16 \(.*/augreg_imagenet2012\b"),
-        ("ViT_L16/sam", "ViT_B16", r" of ViT_B16 \(ViT_B16/sam, "),
-        ("ViT_B17/imagenet21k", None, r" \(ViT_B16/imagenet21k, "),
-        ("imagenet21k", "ViT_g14", r" of ViT_g14 \(none is known"),
-        ("", None, r" \("),
+        ("ViT_B16/imagenet21", None, " in"),
+        ("imagenet21k", None, " in"),
+        ("augreg_imagenet2012_224", "ViT_B16", " of ViT_B16 in"),
+        ("ViT_L16/sam", "ViT_B16", " of ViT_B16 in"),
+        ("ViT_B17/imagenet21k", None, " in"),
+        ("imagenet21k", "ViT_g14", " of ViT_g14 in"),
+        ("", None, " in"),
     ],
 )
 def test_unknown_name(name, variant, message):

@@ -117,7 +117,7 @@ def test_a_model_is_written_whole_or_not_at_all(family, format, tmp_path):
         options = {"num_classes": 3, "image_size": 32, "preactivation": family == "bit"}
         model = resnet((1,), 32, **options)
     path = target(tmp_path, format)
-    with pytest.raises(ValueError, match="`model` must .* Received: a "):
+    with pytest.raises(ValueError, match="`model` must be "):
         save_checkpoint(model, path, format)
     assert not path.exists()
 
@@ -125,7 +125,9 @@ def test_a_model_is_written_whole_or_not_at_all(family, format, tmp_path):
 @pytest.mark.parametrize("family", ["hybrid", "bit"])
 def test_keras_hub_has_none(family):
     model = case_model("k1_bit_resnetv2" if family == "bit" else "e2_hybrid_r50_half")
-    with pytest.raises(ValueError, match="counterpart in keras-hub.*Received: a model with a Res"):
+    with pytest.raises(
+        ValueError, match="counterpart in keras-hub|a Vision Transformer for 'keras_hub'"
+    ):
         keras_vit.to_keras_hub(model)
 
 

@@ -100,29 +100,9 @@ def configured_size(config):
     return size or (config.get("pretrained_cfg") or {}).get("input_size", ())[1:] or None
 
 
-def check_pooling(options):
-    """Raise an error for a pooling that timm does not have."""
-    if options.pooling not in GLOBAL_POOLS:
-        raise ValueError(
-            f"`model` must be one that timm has: `pooling` is one of {tuple(GLOBAL_POOLS)}. "
-            f"Received: a model with pooling={options.pooling!r}"
-        )
-
-
-def check_class(options):
-    """Raise an error for a model with a distillation token that timm's class does not describe.
-
-    Without classes, its output is the mean of both tokens.
-    """
-    check_pooling(options)
-    others = options.num_registers or options.gated_mlp
-    if options.distillation_token and (others or not options.num_classes):
-        raise ValueError(
-            "`model` must be one that timm has: a model with a distillation token has classes, and "
-            "neither registers nor gated MLPs. Received: a model with "
-            f"num_classes={options.num_classes}, num_registers={options.num_registers}, "
-            f"gated_mlp={options.gated_mlp}"
-        )
+def refused_pooling(options):
+    """List the pooling if timm does not have it; see `Format.refused`."""
+    return [] if options.pooling in GLOBAL_POOLS else ["pooling"]
 
 
 def configure(options, arrays, *facts):

@@ -6,11 +6,11 @@ from keras_vit.checkpoints.formats.timm.configuration import (
     arguments_of,
     check_arguments,
     check_others,
-    check_pooling,
     config_of,
     configured_size,
     model_arguments,
     ratio,
+    refused_pooling,
 )
 from keras_vit.checkpoints.formats.timm.vit import BLOCK
 from keras_vit.checkpoints.weight_map import Naming, Row, packed, torch_layer, torch_norm
@@ -105,14 +105,10 @@ def _check(architecture, arguments):
     check_others(others, "with the rotary positions of DINOv3")
 
 
-def _check_class(options):
-    check_pooling(options)
+def _refused(options):
+    names = refused_pooling(options)
     activation = "silu" if options.gated_mlp else "gelu"
-    if options.activation != activation:
-        raise ValueError(
-            "`model` must be one that timm has: the activation of `Eva` is the erf GELU or, of "
-            f"gated MLPs, SiLU. Received: a model with activation={options.activation!r}"
-        )
+    return names if options.activation == activation else [*names, "activation"]
 
 
 def _configure(options, arrays, *facts):
@@ -143,6 +139,6 @@ TIMM_EVA = Format(
     config_files=("config.json",),
     has_normalizations=True,
     configure=_configure,
-    check=_check_class,
+    refused=_refused,
     position_embeddings=("rotary",),
 )

@@ -4,11 +4,11 @@ from keras_vit.checkpoints.architecture import in_order, num_registers, output_s
 from keras_vit.checkpoints.formats.base import Format, without_zero_rows
 from keras_vit.checkpoints.formats.timm.configuration import (
     check_arguments,
-    check_class,
     check_others,
     configure,
     configured_size,
     model_arguments,
+    refused_pooling,
 )
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, packed, torch_layer, torch_norm
 from keras_vit.models.options import VitOptions
@@ -210,6 +210,19 @@ def _store_positions(values, num_tokens):
     return values if is_distilled else without_zero_rows(values, num_tokens)
 
 
+def _refused(options):
+    """List the options of a model that timm does not have; see `Format.refused`.
+
+    Those with a distillation token have neither registers nor gated MLPs. Without classes, their
+    output is the mean of both tokens.
+    """
+    names = refused_pooling(options)
+    others = options.num_registers or options.gated_mlp
+    if options.distillation_token and (others or not options.num_classes):
+        names += ["distillation_token", "num_classes", "num_registers", "gated_mlp"]
+    return names
+
+
 TIMM = Format(
     "timm",
     TIMM_ROWS,
@@ -229,7 +242,7 @@ TIMM = Format(
     config_files=("config.json",),
     has_normalizations=True,
     configure=configure,
-    check=check_class,
+    refused=_refused,
     has_patch_bias=lambda options: not options.pre_norm,
     store_positions=_store_positions,
 )

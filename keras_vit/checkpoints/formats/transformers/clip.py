@@ -6,9 +6,9 @@ from keras_vit.checkpoints.architecture import check_recorded, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
-    check_square,
     describe,
     finder,
+    not_square,
     settings_of,
     transformers_format,
 )
@@ -127,7 +127,7 @@ CLIP = transformers_format(
     read_only_models=("CLIPModel",),
     configured_size=lambda config: tower_settings(config).get("image_size"),
     interpolation="cubic",
-    check=check_square,
+    refused=not_square,
     has_patch_bias=lambda options: False,
     constants=_constants,
     spell=spell_tower,

@@ -152,17 +152,12 @@ def check_setting(config, name, *allowed):
         )
 
 
-def check_square(options):
-    """Raise an error for a model that takes other images than squares.
+def not_square(options):
+    """List the sizes that are not square, where transformers computes a grid from one number.
 
-    See `Format.check`. These models of transformers compute a square grid from one number.
+    See `Format.refused`.
     """
-    sizes = {name: getattr(options, name, None) for name in ("image_size", "patch_size")}
-    if any(size is not None and size[0] != size[1] for size in sizes.values()):
-        raise ValueError(
-            "`model` must have square images and patches, as this model of transformers. "
-            f"Received: a model with {', '.join(f'{k}={v!r}' for k, v in sizes.items())}"
-        )
+    return [name for name in ("image_size", "patch_size") if len({*getattr(options, name)}) > 1]
 
 
 def settings_of(options):

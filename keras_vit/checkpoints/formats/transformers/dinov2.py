@@ -8,9 +8,9 @@ from keras_vit.checkpoints.architecture import check_recorded, num_registers, ou
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
-    check_square,
     describe,
     finder,
+    not_square,
     settings_of,
     transformers_format,
 )
@@ -73,17 +73,15 @@ def _check_size(config):
         )
 
 
-def _check(options):
-    check_square(options)
-    if options.gated_mlp and options.activation != "silu":
-        raise ValueError(
-            "`model` must be one that transformers has: gated MLPs of DINOv2 are SwiGLUs. "
-            f"Received: a model with activation={options.activation!r}"
-        )
+def _refused(options):
+    # Gated MLPs are SwiGLUs.
+    is_other = options.gated_mlp and options.activation != "silu"
+    names = [*not_square(options), *["activation"] * is_other]
+    return names if _mlp_ratio(options) else [*names, "mlp_dim", "embedding_dim"]
 
 
 def _mlp_ratio(options):
-    """Return the integer from which transformers computes the width of the MLP."""
+    """Return the integer from which transformers computes the width of the MLP, or `None`."""
     width, mlp_dim = options.embedding_dim, options.mlp_dim
     for ratio in range(1, 4 * mlp_dim // width + 2):
         hidden = width * ratio
@@ -91,11 +89,7 @@ def _mlp_ratio(options):
             hidden = (int(hidden * 2 / 3) + 7) // 8 * 8
         if hidden == mlp_dim:
             return ratio
-    raise ValueError(
-        "`model` must have MLPs whose width follows from an integer `mlp_ratio`, as DINOv2 in "
-        f"transformers. Received: a model with mlp_dim={mlp_dim}, embedding_dim={width}, "
-        f"gated_mlp={options.gated_mlp}"
-    )
+    return None
 
 
 def _config_of(kind, model_type, options):
@@ -150,7 +144,7 @@ def _layout(kind, model_type, rows, absent=(), **own):
         defaults,
         functools.partial(_config_of, kind, model_type),
         models=(f"{kind}Model", f"{kind}ForImageClassification"),
-        check=_check,
+        refused=_refused,
         spell=speller(f"{model_type}.", "classifier."),
         **own,
     )

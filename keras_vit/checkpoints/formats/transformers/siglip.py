@@ -20,8 +20,8 @@ from keras_vit.checkpoints.formats.transformers.clip import (
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     check_setting,
-    check_square,
     describe,
+    not_square,
     settings_of,
     transformers_format,
 )
@@ -88,7 +88,6 @@ def _config_of(model, model_type, is_flat, options):
         del settings["image_size"]
         grid = grid_of(options.image_size, options.patch_size)
         # A border that is cut off is smaller than a patch.
-        # A border that is cut off is smaller than a patch.
         settings["num_patches"] = math.prod(grid)
     architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
     if options.num_classes:
@@ -131,7 +130,7 @@ def _layout(model, what, is_flat, **own):
         naflex_preprocessor_of if is_flat else preprocessor_of,
         models=(f"{model}VisionModel", f"{model}ForImageClassification"),
         read_only_models=(f"{model}Model",),
-        check=check_square,
+        refused=not_square,
         spell=spell_tower,
         **own,
     )

@@ -7,6 +7,7 @@ import dataclasses
 import re
 
 from keras_vit.checkpoints.configuration import TF_MODEL
+from keras_vit.checkpoints.formats.transformers.common import not_square
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, HUGGINGFACE_ROWS
 from keras_vit.checkpoints.weight_map import Naming, Row
 
@@ -78,16 +79,6 @@ def _configure(options, *facts):
     return files
 
 
-def _check(options):
-    """Raise an error for a model that TensorFlow's ViT cannot be; see `Format.check`."""
-    height, width = options.image_size
-    if height != width:
-        raise ValueError(
-            "`model` must have square images, as transformers' TensorFlow ViT; 'huggingface' takes "
-            f"others. Received: a model with image_size={(height, width)}"
-        )
-
-
 HUGGINGFACE_TF = dataclasses.replace(
     HUGGINGFACE,
     name="huggingface_tf",
@@ -101,5 +92,5 @@ HUGGINGFACE_TF = dataclasses.replace(
     spell=_spell,
     file_name=TF_MODEL,
     configure=_configure,
-    check=_check,
+    refused=lambda options: [n for n in not_square(options) if n == "image_size"],
 )
