@@ -50,8 +50,8 @@ a builder. Images are scaled to [-1, 1] (`keras_vit.preprocess`). Classes: 21843
 1000 ImageNet-1k, 0 an image tower without a head; "(zero)" was published with a head of zeros, for
 fine-tuning. The source reports the accuracy for this very file, on ImageNet-1k's validation images;
 "(linear)" is that of a linear classifier of the features. `hf://` is a repository of the Hugging
-Face Hub, and needs `pip install 'keras-vit-zoo[hub]'`; DINOv3's are gated. The license is the one that
-the Hub shows for the weights.
+Face Hub, and needs `pip install 'keras-vit-zoo[hub]'`; DINOv3's are gated. The license is the one
+that the Hub shows for the weights.
 
 Written by `make docs` from `keras_vit/checkpoints/catalog/published.py` and `hub_models.py`.
 

@@ -14,7 +14,7 @@ import skimage.data
 import keras_vit
 from keras_vit.checkpoints.trained import load_trained
 from keras_vit.inspection.report import write_report
-from keras_vit.models.model import resizing_of
+from keras_vit.models.model import image_spec_of
 from keras_vit.serving.loaded import preprocess_files
 from keras_vit.serving.predict import read_image
 
@@ -33,7 +33,7 @@ def main():
     parser.add_argument("--image-size", type=int, help="resizes a model for another size")
     arguments = parser.parse_args()
     model = open_model(arguments.model, arguments.image_size)
-    images = photographs(model.input_shape[1:3], resizing_of(model))
+    images = photographs(model.input_shape[1:3], image_spec_of(model))
     # The photographs are of other classes than those of most models.
     model.class_names = None
     page = write_report(model, images, PICTURES / arguments.name)
@@ -49,13 +49,13 @@ def open_model(name, image_size=None):
     return getattr(keras_vit, name)(image_size=image_size or 224)
 
 
-def photographs(image_size, resizing):
+def photographs(image_size, image_spec):
     """Return the middle of each photograph as a model takes it."""
     with tempfile.TemporaryDirectory() as directory:
         paths = [pathlib.Path(directory, f"{name}.png") for name in PHOTOGRAPHS]
         for path in paths:
             keras.utils.save_img(path, middle(getattr(skimage.data, path.stem)()))
-        return preprocess_files(map(read_image, paths), image_size, resizing)
+        return preprocess_files(map(read_image, paths), image_size, image_spec)
 
 
 def middle(image):

@@ -46,7 +46,7 @@ MAY_IMPORT = {
 MAY_IMPORT_TENSORFLOW = {"data", "serving"}
 # Lazily: training runs without TensorFlow's strategies, and layers on the other backends.
 MAY_IMPORT_IT_TOO = {"training/distribution.py", "layers/mlp.py"}
-FILES = sorted(PACKAGE.rglob("*.py"))
+FILES, STUBS = sorted(PACKAGE.rglob("*.py")), sorted(PACKAGE.rglob("__init__.pyi"))
 VARIANT_NAMES = [row.name for row in keras_vit.list_variants()]
 WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]
 # Private names of Keras: the seed that it reads on torch, and the variables that torch tracks. The
@@ -122,14 +122,30 @@ def test_nothing_private_of_other_packages(path):
     assert not re.search(FORBIDDEN, path.read_text())
 
 
-def test_public_names_stand_in_one_list():
-    assert keras_vit.__all__ == sorted(keras_vit.__all__)
-    assert set(keras_vit.__all__) <= set(dir(keras_vit))
+@pytest.mark.parametrize("path", STUBS, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_public_names_stand_in_a_stub(path):
+    """`lazy_loader` reads it, and so do type checkers and editors."""
+    package = importlib.import_module(".".join(path.relative_to(PACKAGE.parent).parts[:-1]))
+    imported = [alias for node in nodes_of(path) for alias in getattr(node, "names", ())]
+    names = [alias.name for alias in imported]
+    assert package.__all__ == dir(package) == sorted(names)
+    assert names == [alias.asname for alias in imported]
+    for name in names:
+        assert getattr(package, name) is not None
+
+
+def test_every_variant_has_a_public_builder():
     builders = {name for name in keras_vit.__all__ if name.startswith(("ViT_", "R", "BiT_"))}
     assert builders == set(VARIANT_NAMES)
-    for package in (keras_vit, *(getattr(keras_vit, name) for name in WINGS)):
-        for name in getattr(package, "__all__", ()):
-            assert getattr(package, name) is not None
+
+
+@pytest.mark.parametrize("name", ["experiments.sweep", "experiments.studies.study"])
+def test_a_function_is_not_replaced_by_its_module(name):
+    """Python binds a module to its package when it is imported."""
+    importlib.import_module(f"keras_vit.{name}")
+    package, _, function = name.rpartition(".")
+    found = getattr(importlib.import_module(f"keras_vit.{package}"), function)
+    assert inspect.isfunction(found)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/*.md", "docs/reference/*.md"])
@@ -159,10 +175,6 @@ def test_slow_examples_are_there():
     for name in SLOW_EXAMPLES:
         module, _, member = name.rpartition(".")
         assert getattr(importlib.import_module(f"keras_vit.{module}"), member).__doc__, name
-
-
-def test_dir_shows_the_public_names():
-    assert [name for name in dir(keras_vit) if name[:2] != "__"] == sorted(keras_vit.__all__)
 
 
 @pytest.mark.slow
@@ -214,6 +226,23 @@ print({{"keras_vit>AdamW", "keras_vit>ImageModel"}} <= registered)
 print(set(keras.saving.get_custom_objects()) - registered)
 """
     assert run_python(code).split() == ["True", "set()"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("modules", ["keras, keras_vit", "keras_vit, keras", "keras_vit.layers"])
+def test_saved_models_are_loaded_after_the_import_alone(modules, tmp_path):
+    model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
+    model.compile(keras_vit.optimizers.AdamW(1e-3), keras_vit.losses.sigmoid_cross_entropy)
+    model.save(tmp_path / "model.keras")
+    code = f"""
+import sys
+import {modules}
+import keras
+model = keras.saving.load_model(sys.argv[1])
+print(type(model).__name__, type(model.optimizer).__name__, model.loss.__name__)
+"""
+    found = run_python(code, tmp_path / "model.keras").split()
+    assert found == ["ImageModel", "AdamW", "sigmoid_cross_entropy"]
 
 
 def test_import_of_the_package_does_not_import_keras():

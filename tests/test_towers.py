@@ -72,7 +72,7 @@ def test_surgery(name):
     model = small_classifier(name)
     model.get_layer("block_0").trainable = False
     larger = keras_vit.resize(model, (24, 32))
-    assert larger.options == {**model.options, "image_size": (24, 32)}
+    assert larger.options == model.options.replace(image_size=(24, 32))
     assert to_numpy(larger(images(1, 24, 32, 3))).shape == (1, 3)
     if name == "dinov3":
         # Rotary positions are computed from the grid.
@@ -80,8 +80,7 @@ def test_surgery(name):
         np.testing.assert_array_equal(to_numpy(back(batch)), to_numpy(model(batch)))
     other = keras_vit.replace_head(model, 5)
     assert not to_numpy(other(images(2, 16, 24, 3))).any()
-    changed = {"num_classes": 5, "projection_dim": None}
-    assert other.options == {**model.options, **changed}
+    assert other.options == model.options.replace(num_classes=5, projection_dim=None)
     assert not other.get_layer("block_0").trainable
     assert type(other.get_layer("head")) is type(model.get_layer("head"))
     assert masked_patch_predictor(model).output.shape == (None, 24, 512)

@@ -60,12 +60,6 @@ def torch_heads(width, configured, asked, gated_mlp=False):
             "NEW.keras --num-heads N` writes a file that does. "
             f"Received: num_heads=None, a width of {width}, gated_mlp={gated_mlp}"
         )
-    logger.info(
-        "the file does not record its attention heads: %d are assumed, as in the published models "
-        "of width %d",
-        heads,
-        width,
-    )
     return heads
 
 

@@ -267,9 +267,6 @@ def _carry_facts(checkpoint, model, keeps_head=True):
         if checkpoint.format.has_normalizations and not checkpoint.records_images:
             warn_of_unrecorded_images(checkpoint.path)
         num_classes = model.options.num_classes
-        if keeps_head and num_classes == 0 and (kind := checkpoint.classifier_kind):
-            text = "%s has no classifier, though its config.json says %s: the model has no head"
-            logger.warning(text, checkpoint.path, kind)
         if keeps_head:
             names = checkpoint.class_names(num_classes)
             if names is None and num_classes in LABEL_FILES and is_published(checkpoint.path):

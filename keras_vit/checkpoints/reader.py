@@ -143,12 +143,6 @@ class CheckpointReader:
         names = [name for name in self.options_without_config if not known.get(name)]
         return {name: getattr(options, name) for name in names}
 
-    @property
-    def classifier_kind(self):
-        """The class of classifiers that the `config.json` names, or `None`."""
-        kinds = self.archive.config.get("architectures") or ()
-        return next((k for k in kinds if str(k).endswith("ForImageClassification")), None)
-
     def class_names(self, num_classes):
         """Return the names of the classes that are recorded next to the file, or `None`."""
         return valid_class_names(

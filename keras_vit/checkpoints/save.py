@@ -299,7 +299,7 @@ def check_describable(format, options):
     """Raise `ValueError` for a model that the project of a layout does not have."""
     if is_resnet(options):
         if not format.has_resnets:
-            raise ValueError(f"`model` must be a Vision Transformer for {format.name!r} files")
+            raise ValueError(f"`model` must be for {format.name!r} files. Received: a ResNet")
         return
     own = [name for name, value in OWN_OPTIONS.items() if getattr(options, name) != value]
     own += ["position_embedding"] * (options.position_embedding in OWN_EMBEDDINGS)

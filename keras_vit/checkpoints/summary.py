@@ -40,11 +40,6 @@ class Summary:
     head_state: str | None
     ignored: tuple[str, ...]
 
-    @property
-    def zero_head(self):
-        """Whether there is a head, and all its weights are zero."""
-        return self.head_state == "zero"
-
 
 def inspect_checkpoint(
     path: str | os.PathLike,

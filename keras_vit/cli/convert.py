@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.checkpoints.formats import FORMATS, written_formats
-from keras_vit.core.choices import QUANTIZATIONS
 
 LAYOUTS = {name: row for name, row in FORMATS.items() if row.suffix}
 CONFIGURED = tuple(name for name, row in LAYOUTS.items() if row.config_files)
 DIRECTORIES = (*CONFIGURED, "saved_model")
+# Modes of `keras_vit.quantize`.
+QUANTIZATIONS = ("int8", "int4", "float8")
 # The first layout per suffix.
 SUFFIXES = {row.suffix: name for name, row in reversed(LAYOUTS.items())}
 

@@ -11,8 +11,6 @@ TARGETS = ("mean_colour", "downsized", "pixels")
 SEGMENTATION, SEGMENTER_HEADS = "segmentation", ("linear", "mask")
 # Value of a mask's pixel of no class: it is neither trained on nor evaluated. As in PASCAL VOC.
 IGNORED = 255
-# Modes of `keras_vit.quantize`.
-QUANTIZATIONS = ("int8", "int4", "float8")
 # Columns that hold images, in order of preference: ours and Ray's, Spark's, and that of Hugging
 # Face's datasets.
 ENCODED_COLUMNS = ("bytes", "content", "image")

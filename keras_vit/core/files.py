@@ -1,4 +1,4 @@
-"""Files: atomic replacement, CSV, archives that are checked, and comparison of settings."""
+"""Files: atomic replacement, locks, CSV, archives that are checked, comparison of settings."""
 
 import contextlib
 import csv
@@ -8,14 +8,18 @@ import pathlib
 import uuid
 import zipfile
 
+import filelock
 import numpy as np
 
 from keras_vit.core.text import csv_text, from_csv
 
 # Part of the name of a file that is being written.
 PARTIAL = ".partial"
+LOCK_FILE = ".keras_vit.lock"
 # Weights hardly compress. An archive that expands to more than both limits is refused.
 MAX_BYTES, MAX_RATIO = 64 * 2**20, 20
+# Unlike `pathlib.Path.exists`, it is false for a text that is too long for a path.
+exists = os.path.exists
 
 
 @contextlib.contextmanager
@@ -29,8 +33,6 @@ def replacing(path):
         OSError: if the file cannot be written; the old file then stays, and nothing else is left.
     """
     path = pathlib.Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{str(path)!r} is a directory")
     # Another process may be writing the same file.
     partial = path.with_name(f".{path.stem}{PARTIAL}.{uuid.uuid4().hex}{path.suffix}")
     try:
@@ -44,6 +46,39 @@ def replacing(path):
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def exclusive_lock(directory, wait=True):
+    """Hold an exclusive lock on a directory, in a file that is removed at the end.
+
+    The operating system releases the lock of a process that is killed.
+
+    Args:
+        directory: path of an existing directory.
+        wait: whether to wait while another process holds the lock.
+
+    Raises:
+        TimeoutError: if another process holds the lock, and `wait` is false.
+        OSError: if the directory cannot be written.
+
+    Example:
+    >>> from keras_vit.core.files import exclusive_lock
+    >>> with exclusive_lock(tmp_path):
+    ...     with exclusive_lock(tmp_path, wait=False):
+    ...         pass
+    Traceback (most recent call last):
+    filelock...
+    """
+    path = pathlib.Path(directory, LOCK_FILE)
+    with filelock.FileLock(path, blocking=wait):
+        try:
+            yield
+        finally:
+            # A process that has just opened this file sees that it is gone, and tries again.
+            # Windows removes no open file.
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def check_zip(path):
@@ -118,12 +153,13 @@ def read_csv(path):
         ]
 
 
-def differences(before, now):
+def differences(before, now, unordered=()):
     """List the settings that changed since they were recorded.
 
     Args:
         before: dictionary, read from JSON.
         now: dictionary that JSON can store.
+        unordered: names of lists whose order does not matter.
 
     Returns:
         A list of strings, one per difference.
@@ -138,12 +174,12 @@ def differences(before, now):
         f"{name}={now.get(name)!r} instead of {before.get(name)!r}"
         for name in {**before, **now}
         if before.get(name) != now.get(name)
+        and not (name in unordered and _in_order(before.get(name)) == _in_order(now.get(name)))
     ]
 
 
-def exists(path):
-    """Return whether there is a file or a folder; a text may be too long for a path."""
-    return os.path.exists(path)  # noqa: PTH110
+def _in_order(value):
+    return sorted(value, key=str) if isinstance(value, list) else value
 
 
 def absolute_path(path):

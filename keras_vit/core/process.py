@@ -47,11 +47,10 @@ def without_stderr():
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     stderr = os.dup(2)
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 2)
+    with pathlib.Path(os.devnull).open("w") as silence:
+        os.dup2(silence.fileno(), 2)
     try:
         yield
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
-        os.close(silence)

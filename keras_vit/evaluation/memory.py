@@ -47,7 +47,7 @@ def count_activations(
     Example:
     >>> vit_b16 = keras_vit.list_variants()[4]
     >>> count_activations(vit_b16) * 4 // 2**20, count_activations(vit_b16, remat=True) * 4 // 2**20
-    (118, 17)
+    (111, 17)
     """
     image = 3 * image_size**2
     if is_resnet(variant):
@@ -56,13 +56,13 @@ def count_activations(
     width, hidden = variant.embedding_dim, variant.mlp_dim
     patches = count_patches(variant, image_size)
     tokens = patches + (pooling in CLASS_TOKEN_POOLINGS)
-    # Two residual inputs, their norms, queries, keys, values, the output of attention and the same
-    # with the heads side by side; in the MLP the input and the output of GELU.
+    # Two residual inputs, their norms, queries, keys, values and the output of attention; in the
+    # MLP the input and the output of GELU.
     # With a gate, the MLP also keeps the gate and the product.
-    block = tokens * (9 * width + (4 if variant.gated_mlp else 2) * hidden)
+    block = tokens * (8 * width + (4 if variant.gated_mlp else 2) * hidden)
     if position_embedding == "relative":
-        # The bias of the attention.
-        block += variant.num_heads * tokens**2
+        # The bias of the attention, and its output with the heads side by side.
+        block += variant.num_heads * tokens**2 + tokens * width
     # An axial block is two blocks.
     depth = variant.depth * len(attended_lengths(variant, image_size, pooling, axial))
     blocks = depth * tokens * width + block if remat else depth * block

@@ -5,8 +5,7 @@ import logging
 import pathlib
 import textwrap
 
-from keras_vit.core.files import PARTIAL, differences
-from keras_vit.core.locks import LOCK_FILE, exclusive_lock
+from keras_vit.core.files import LOCK_FILE, PARTIAL, differences, exclusive_lock
 from keras_vit.data.datasets import find_source
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.experiments.paper.vtab import GROUPS, TASKS

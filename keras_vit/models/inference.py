@@ -6,7 +6,7 @@ from keras import ops
 from keras_vit.layers.base import KeepsParts, parts
 from keras_vit.layers.resnet import Bottleneck, StandardizedConv2D
 from keras_vit.models.model import carry
-from keras_vit.models.surgery import copy_layer, copy_model, dense_parts, plain, plain_kernel
+from keras_vit.models.surgery import copy_layer, copy_model, dense_parts, plain, plain_kernels
 
 # Under a mixed policy they compute with their weights in float32.
 NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
@@ -52,11 +52,11 @@ def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
 
 
 def update_inference_copy(model, copy):
-    """Assign the current weights of a model to a copy that `for_inference` made of it."""
-    values = {variable.path: variable.value for variable in model.weights} | _standardized(model)
-    values |= {
-        f"{part.path}/kernel": plain_kernel(part) for part in dense_parts(model) if part.lora_rank
-    }
+    """Assign the current weights of a model to what `for_inference` returned for it."""
+    if copy is model:
+        return
+    values = {variable.path: variable.value for variable in model.weights}
+    values |= _standardized(model) | plain_kernels(model)
     for variable in copy.weights:
         # Copied, because a training step on JAX deletes the buffers of `model`.
         variable.assign(ops.copy(values[variable.path]))

@@ -362,10 +362,12 @@ def changed_options(options, row=None):
     >>> changed_options(row.replace(pooling="gap"), row)
     {'pooling': ('gap', 'token')}
     """
-    kind = type(options)
-    names = [*kind.names(), *kind.names("training")]
-    return differences(
-        options,
-        row or kind(**options.sizes),
-        [name for name in names if name not in ("num_classes", "image_size")],
-    )
+    default = row or type(options)(**options.sizes)
+    names = {*options.names(), *options.names("training")} - {"num_classes", "image_size"}
+    # A class token that follows from the pooling, for instance, is no change of its own.
+    names -= {
+        name
+        for name in ("class_token", "patch_bias", "key_bias")
+        if name in names and options.replace(**{name: None}).resolved() == options.resolved()
+    }
+    return differences(options, default, sorted(names))

@@ -253,25 +253,29 @@ def plain(model):
 
     All layers of a new model are trained. The given model does not change.
     """
-    changed = {
-        part.path: part
-        for part in parts(model)
-        if isinstance(part, keras.layers.Dense) and (part.quantization_mode or part.lora_rank)
-    }
-    if not changed:
+    kernels = plain_kernels(model)
+    if not kernels:
         return model
 
     def layer(old):
         config, changes = old.get_config(), {"trainable": True}
-        if any(part.path in changed for part in parts(old)):
+        if any(f"{part.path}/kernel" in kernels for part in parts(old)):
             changes["dtype"] = old.dtype_policy.name.rpartition("_from_")[2]
             changes |= {"lora": None} if "lora" in config else {}
         return copy_layer(old, **changes)
 
-    values = {f"{path}/kernel": plain_kernel(part) for path, part in changed.items()}
-    new = copy_model(model, layer, values=values, keeps_frozen=False)
+    new = copy_model(model, layer, values=kernels, keeps_frozen=False)
     carry(model, new)
     return new
+
+
+def plain_kernels(model):
+    """Return the `plain_kernel` of the layers with LoRA or quantized kernels, by its path."""
+    return {
+        f"{part.path}/kernel": plain_kernel(part)
+        for part in parts(model)
+        if isinstance(part, keras.layers.Dense) and (part.quantization_mode or part.lora_rank)
+    }
 
 
 def plain_kernel(layer):

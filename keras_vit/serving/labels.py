@@ -23,7 +23,6 @@ def labels_of(version):
         names = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"{rule}. Received: {error}") from error
-    # Earlier versions wrote two equal names for ImageNet's two classes `crane`.
     if not names or not all(map(str.strip, names)):
         raise ValueError(f"{rule}. Received: {names!r:.200}")
     return names

@@ -5,8 +5,7 @@ import pathlib
 import shutil
 
 from keras_vit.core.arguments import is_integer
-from keras_vit.core.files import PARTIAL
-from keras_vit.core.locks import exclusive_lock
+from keras_vit.core.files import PARTIAL, exclusive_lock
 from keras_vit.serving.formats import format_of
 
 # TF Serving reads versions as 64-bit integers.

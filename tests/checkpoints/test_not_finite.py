@@ -74,7 +74,7 @@ def test_a_keras_file_is_not_loaded(tmp_path):
     with pytest.raises(ValueError, match=f"`model` {MESSAGE}"):
         load_model(path)
     # Its summary, and its weights without the head, are those of any file.
-    assert inspect_checkpoint(path).options["num_classes"] == 3
+    assert inspect_checkpoint(path).options.num_classes == 3
     assert from_checkpoint(path, num_classes=2).output_shape == (None, 2)
     with pytest.raises(ValueError, match="whose array 'head/bias' has NaN or infinity"):
         from_checkpoint(path)

@@ -4,9 +4,8 @@ import keras
 import pytest
 
 from keras_vit.evaluation.memory import count_activations
-from keras_vit.layers import projection
-from keras_vit.models import vision_transformer
 from keras_vit.models.options import ResNetOptions, VitOptions
+from keras_vit.models.vit import build_model
 
 if keras.backend.backend() != "torch":
     pytest.skip("What is kept is told by PyTorch alone", allow_module_level=True)
@@ -37,11 +36,9 @@ def kept_numbers(function, images):
 
 @pytest.mark.parametrize("size", [64, 224])
 @pytest.mark.parametrize("pooling", ["token", "gap", "map"])
-def test_activations_of_a_vit_are_what_pytorch_keeps(monkeypatch, pooling, size):
-    # As on accelerators. The convolutions that AMD's processors get keep one copy less per block.
-    monkeypatch.setattr(projection, "is_convolved", lambda tokens: False)
+def test_activations_of_a_vit_are_what_pytorch_keeps(pooling, size):
     variant = VitOptions(16, 96, 2, 3, 384)
-    model = vision_transformer(**variant.architecture, image_size=size, pooling=pooling)
+    model = build_model(variant.replace(image_size=size, pooling=pooling))
     kept = kept_of_an_image(lambda images: model(images, training=True), size, size, 3)
     # The rest is means and deviations of the norms and sums of the attention.
     assert count_activations(variant, size, pooling) == pytest.approx(kept, rel=0.03)
@@ -58,10 +55,9 @@ def test_activations_of_a_vit_are_what_pytorch_keeps(monkeypatch, pooling, size)
     ],
     ids=str,
 )
-def test_activations_of_ablations_are_what_pytorch_keeps(monkeypatch, options):
-    monkeypatch.setattr(projection, "is_convolved", lambda tokens: False)
+def test_activations_of_ablations_are_what_pytorch_keeps(options):
     variant = VitOptions(16, 96, 2, 3, 384)
-    model = vision_transformer(**variant.architecture, image_size=160, **options)
+    model = build_model(variant.replace(image_size=160, **options))
     kept = kept_of_an_image(lambda images: model(images, training=True), 160, 160, 3)
     options = {name: value for name, value in options.items() if name != "position_placement"}
     assert count_activations(variant, 160, **options) == pytest.approx(kept, rel=0.03)
@@ -119,21 +115,16 @@ def test_activations_of_a_hybrid_are_what_pytorch_keeps():
     def model(images):
         return resnet(images, activate, hybrid_unit, stages=(2, 3))
 
-    class Hybrid(Variant):
-        @property
-        def architecture(self):
-            return {**super().architecture, "resnet_width": 32}
-
-    vit = ("", 1, 96, 2, 3, 384)
-    plain = count_activations(Variant("", 8, *vit[2:]), 64)
-    maps = count_activations(Hybrid(*vit, (2, 3)), 64) - plain
+    plain = VitOptions(8, 96, 2, 3, 384)
+    hybrid = plain.replace(patch_size=1, resnet_stages=(2, 3), resnet_width=32)
+    maps = count_activations(hybrid, 64) - count_activations(plain, 64)
     kept = kept_of_an_image(model, 3, 64, 64)
     assert maps + 3 * 64**2 == pytest.approx(kept, rel=0.01)
 
 
 def test_remat_keeps_the_inputs_of_blocks():
     """One block at a time keeps everything."""
-    rows = [Variant("", 16, 96, depth, 3, 384) for depth in (1, 2, 3)]
+    rows = [VitOptions(16, 96, depth, 3, 384) for depth in (1, 2, 3)]
     whole = [count_activations(row, 64) for row in rows]
     remat = [count_activations(row, 64, remat=True) for row in rows]
     tokens = 64**2 // 16**2 + 1

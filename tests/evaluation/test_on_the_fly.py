@@ -32,8 +32,7 @@ def expected_of(model, data, shots, **options):
 
 def lora_model():
     model = tiny_model()
-    model = keras_vit.enable_lora(model, rank=2)
-    return model
+    return keras_vit.enable_lora(model, rank=2)
 
 
 @pytest.fixture

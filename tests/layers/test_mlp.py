@@ -56,6 +56,24 @@ def test_only_training_is_fused():
         assert bool(calls) == training
 
 
+@pytest.mark.backends("tensorflow", reason="it optimizes graphs")
+def test_a_product_and_its_gelu_are_one_operation():
+    """Bit for bit those of a Dense layer with the activation, which TensorFlow fuses."""
+    import tensorflow as tf
+
+    tokens, rows = keras.Input((5, 8)), keras.Input((8,))
+    ours = keras.Model(tokens, MlpBlock(16)(tokens))
+    hidden = keras.layers.Dense(16, activation=as_activation("gelu_tanh"))(rows)
+    fused = keras.Model(rows, keras.layers.Dense(8)(hidden))
+    fused.set_weights(ours.get_weights())
+    x = images(2, 5, 8)
+    # The other tests run faster without.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    outputs = ours.predict_on_batch(x), fused.predict_on_batch(x.reshape(10, 8))
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    np.testing.assert_array_equal(outputs[0].reshape(10, 8), outputs[1])
+
+
 @pytest.mark.backends("jax", "torch", reason="TensorFlow has another form")
 def test_the_other_backends_keep_the_function():
     assert fuse(keras.activations.gelu) is keras.activations.gelu

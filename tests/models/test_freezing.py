@@ -163,14 +163,14 @@ def test_layers_that_are_frozen_before_they_are_built(case):
         assert len(layer.trainable_weights) == num_weights
 
 
-def test_files_of_models_without_a_frozen_part_are_as_before():
+def test_files_list_frozen_parts_only_if_they_differ_from_their_layer():
     model = vision_transformer(**TINY)
     freeze(model.get_layer("block_0"))
     block = model.get_layer("block_0")
     assert block.get_build_config() == {"input_shape": (None, 17, 8)}
     block.attention.trainable = True
     assert block.get_build_config()["frozen"]["layers"][:2] == ["layer_norm_1", "dropout"]
-    # And without the list, as in files from before, the layer's own flag counts.
+    # Without the list, the layer's own flag counts.
     new = keras_vit.TransformerBlock.from_config(block.get_config())
     new.build_from_config({"input_shape": (None, 17, 8)})
     assert not any(weight.trainable for weight in new.weights)

@@ -13,6 +13,7 @@ from keras_vit.models.resnet import resnet
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS
 from tests.fixtures.contract import to_numpy
+from tests.fixtures.kernels import logits_of, tuned
 from tests.fixtures.tiny import TINY, images
 
 X = images(5, 16, 16, 3)
@@ -148,6 +149,20 @@ def test_a_copy_gets_the_weights_of_now(kind):
     assert np.abs(to_numpy(copy(X)) - expected).max() > 0.1
     update_inference_copy(model, copy)
     np.testing.assert_allclose(to_numpy(copy(X)), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.parametrize("casting", [True, False])
+def test_an_update_leaves_a_quantized_model_alone(mode, casting):
+    """With `casting` it is its own copy."""
+    model = tuned(mode=mode, layers=("query",))
+    copy, weights = for_inference(model, casting), model.get_weights()
+    update_inference_copy(model, copy)
+    for weight, value in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(weight, value)
+    # Inputs of int8 are rounded.
+    np.testing.assert_allclose(logits_of(copy), logits_of(model), rtol=0, atol=1e-2)
 
 
 @pytest.mark.slow

@@ -14,7 +14,12 @@ from tests.fixtures.contract import to_numpy
 from tests.fixtures.kernels import GATED, IMAGES, logits_of, small, tuned
 from tests.fixtures.tiny import TINY, images
 
+MODES = [None, *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("int8", "int4"))]
 on_tensorflow = pytest.mark.backends("tensorflow", reason="it is the same on every backend")
+
+
+def trained_of(model):
+    return [weight.path for weight in model.trainable_weights]
 
 
 @pytest.mark.parametrize("options", [{}, GATED], ids=["plain", "gated"])
@@ -40,11 +45,18 @@ def test_it_is_the_product_of_the_paper():
     np.testing.assert_allclose(to_numpy(dense(x)).reshape(2, 5, 8), expected, atol=1e-5)
 
 
-def test_enabled_in_place_without_a_change_of_the_logits():
-    model = small()
-    before = logits_of(model)
-    model = keras_vit.enable_lora(model, 2)
+@pytest.mark.parametrize("mode", MODES)
+def test_it_is_enabled_in_a_copy_with_the_same_logits(mode):
+    given = small() if mode is None else keras_vit.quantize(small(), mode)
+    given.get_layer("block_0").mlp.trainable = False
+    before, weights, flags = logits_of(given), given.get_weights(), trained_of(given)
+    model = keras_vit.enable_lora(given, 2)
     np.testing.assert_allclose(logits_of(model), before, atol=1e-6)
+    model.get_layer("block_0").mlp.dense_0.bias.assign(np.ones(16))
+    assert trained_of(given) == flags and not lora_parts(given)
+    for weight, value in zip(given.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(weight, value)
+    assert {part.quantization_mode for part in lora_parts(model)} == {mode}
     trained = {weight.path.rpartition("/")[2] for weight in model.trainable_weights}
     assert trained == {"lora_kernel_a", "lora_kernel_b", "kernel", "bias"}
     kernels = [w.path for w in model.trainable_weights if "lora" not in w.path]
@@ -100,11 +112,13 @@ def test_training_changes_the_adapter_alone(settings):
     assert all(to_numpy(part.lora_kernel_b).any() for part in lora_parts(model))
 
 
-def test_a_loaded_model_has_the_same_adapter(tmp_path):
-    model = tuned(layers=("value", "dense_0"))
+@pytest.mark.parametrize("mode", MODES)
+def test_a_loaded_model_has_the_same_adapter(mode, tmp_path):
+    model = tuned(layers=("value", "dense_0"), mode=mode)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(logits_of(loaded), logits_of(model))
+    assert trained_of(loaded) == trained_of(model)
     assert [(p.path, p.lora_rank, p.lora_alpha) for p in lora_parts(loaded)] == [
         (part.path, 2, 3) for part in lora_parts(model)
     ]

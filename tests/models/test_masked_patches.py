@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-import keras_vit
 from keras_vit.models import replace_head, vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.resnet import resnet
@@ -125,8 +124,6 @@ def test_errors():
         masked_patch_predictor(resnet((1,), width=32, num_classes=2, image_size=32))
     with pytest.raises(ValueError, match="must be a Vision Transformer"):
         masked_patch_predictor(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
-    image = keras.Input((16, 16, 3))
-    patches = keras_vit.PatchEmbedding(8, 4)(image)
-    branches = keras.layers.Dense(8, name="one")(patches), keras.layers.Dense(8)(patches)
-    with pytest.raises(ValueError, match="must be a chain of layers"):
-        masked_patch_predictor(keras.Model(image, keras.layers.Add()(branches)))
+    model = vision_transformer(**TINY)
+    with pytest.raises(ValueError, match="`model` must be one of the builders"):
+        masked_patch_predictor(keras.Model(model.input, model.output))

@@ -9,8 +9,11 @@ from keras_vit.models import replace_head, resize, vision_transformer
 from keras_vit.models.features import features
 from keras_vit.models.parts import check_classifier
 from keras_vit.models.positions import resize_relative_embedding
+from keras_vit.models.surgery import copy_model
 from tests.fixtures.contract import randomise, to_numpy
+from tests.fixtures.kernels import GATED, logits_of, tuned
 from tests.fixtures.tiny import TINY, images
+from tests.models.test_lora import MODES
 
 
 def values(model):
@@ -39,6 +42,22 @@ def test_replace_head(pooling, num_classes):
     batch = images(2, 16, 16, 3)
     pooled = keras.Model(model.input, model.get_layer("pooling").output)
     np.testing.assert_allclose(features(new, batch), to_numpy(pooled(batch)), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_copy_is_the_same(mode):
+    """Weights, quantized kernels, LoRA, and what is frozen."""
+    model = tuned(layers=("query", "down"), mode=mode, pooling="map", **GATED)
+    model.get_layer("block_1").mlp.trainable = False
+    model.get_layer("pooling").mlp.dense_0.bias.trainable = True
+    copy = copy_model(model)
+    np.testing.assert_array_equal(logits_of(copy), logits_of(model))
+    ours, theirs = (
+        [(w.path, w.dtype, w.shape, w.trainable) for w in x.weights] for x in (model, copy)
+    )
+    assert ours == theirs
+    copy.get_layer("block_0").layer_scale_1.gamma.assign(np.zeros(8))
+    assert to_numpy(model.get_layer("block_0").layer_scale_1.gamma).any()
 
 
 @pytest.mark.slow

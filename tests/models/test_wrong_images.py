@@ -89,30 +89,6 @@ def test_pixels_of_masked_patches_are_refused(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("last", [1, 39])
-def test_an_error_of_the_data_keeps_the_last_step(last, compiled):
-    class Ending(keras.utils.PyDataset):
-        def __len__(self):
-            return 40
-
-        def __getitem__(self, index):
-            if index == last:
-                raise OSError("gone")
-            return SCALED, LABELS
-
-    compiled.compile(keras.optimizers.SGD(0.1, momentum=0.9), compiled.loss)
-    before = compiled.evaluate(SCALED, LABELS, verbose=0)
-    with pytest.raises(Exception, match="gone"):
-        compiled.fit(Ending(), shuffle=False, verbose=0)
-    steps = int(compiled.optimizer.iterations)
-    after = compiled.evaluate(SCALED, LABELS, verbose=0)
-    assert after < before if steps else after == before
-    assert steps or last == 1
-    compiled.fit(SCALED, LABELS, verbose=0)
-    assert int(compiled.optimizer.iterations) == steps + 1
-
-
-@pytest.mark.slow
 @pytest.mark.backends("tensorflow", reason="the others compile for each shape")
 @pytest.mark.parametrize("family", ["ViT", "hybrid", "ResNet", "any size"])
 @pytest.mark.parametrize("shape", SHAPES)

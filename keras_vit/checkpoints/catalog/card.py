@@ -83,8 +83,6 @@ def model_card(
     with open_checkpoint(directory) as checkpoint:
         row = checkpoint.format
         image_spec = image_spec_for(checkpoint, summary.options, summary.options.image_size)
-    resizing = dataclasses.asdict(image_spec)
-    mean, deviation = resizing.pop("mean"), resizing.pop("deviation")
     height, width = summary.options.image_size
     task = "image-classification" if summary.options.num_classes else "image-feature-extraction"
     base = ADDRESS.fullmatch(str(source))
@@ -103,12 +101,7 @@ def model_card(
         "Accuracy": accuracy,
         "Parameters": f"{summary.parameters:,}",
         "Images": f"{height} x {width} pixels (height x width)",
-        "Resizing": ", ".join(f"{name}={value}" for name, value in resizing.items()),
-        "Normalization": (
-            f"pixels in [0, 1] with mean {_numbers(mean)} and standard deviation "
-            f"{_numbers(deviation)}. In keras_vit, images are in [-1, 1] instead, and "
-            "`from_checkpoint` adapts the weights to that"
-        ),
+        "Preprocessing": ", ".join(f"{k}={v}" for k, v in dataclasses.asdict(image_spec).items()),
     }
     text = TEXT.format(
         metadata=data.to_yaml(),
@@ -158,10 +151,5 @@ def _classes(summary):
     # Names may have characters of Markdown.
     listed = ", ".join(f"`{name}`" for name in names[:MAX_NAMED])
     more = ", ..." if len(names) > MAX_NAMED else ""
-    untrained = "; the head is zero and has to be trained" if summary.zero_head else ""
+    untrained = "; the head is zero and has to be trained" if summary.head_state == "zero" else ""
     return f"{number}" + (f" ({listed}{more})" if names else "") + untrained
-
-
-def _numbers(values):
-    values = values[:1] if len(set(values)) == 1 else values
-    return ", ".join(f"{value:.6g}" for value in values)

@@ -94,10 +94,11 @@ def recorded_images(config, preprocessor, path):
 
 def _normalization(recorded, defaults, path):
     """Return mean and standard deviation of pixels in [0, 1], of one number or one per channel."""
-    found = tuple(
-        _first(recorded, names, default)
+    # A setting that is null is not recorded.
+    found = [
+        next((recorded[name] for name in names if recorded.get(name) is not None), default)
         for names, default in zip(NAMES_OF_NORMALIZATION, defaults, strict=True)
-    )
+    ]
     is_scaling = recorded.get("do_rescale") is not False
     if not is_scaling:
         logger.warning(
@@ -126,12 +127,6 @@ def warn_of_unrecorded_images(path):
         "are wrong",
         path,
     )
-
-
-def _first(settings, names, default):
-    """Return the first of several settings that is recorded."""
-    values = (settings.get(name) for name in names)
-    return next((value for value in values if value is not None), default)
 
 
 def warn_of_lost_preparation(config, preprocessor, path, image_spec, image_size):

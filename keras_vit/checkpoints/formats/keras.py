@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER_ROWS
 from keras_vit.checkpoints.formats.big_vision import BIG_VISION_ROWS
@@ -49,23 +48,10 @@ def _open(path):
 
 
 def _restore(checkpoint, model, has_new_head, given):
-    """Freeze what is frozen in the file, and warn of dtype policies that are not kept."""
+    """Freeze what is frozen in the file."""
     from keras_vit.models.surgery import keep_frozen
 
-    saved = checkpoint.archive.model
-    keep_frozen(saved, model, has_new_head)
-    if "dtype" in given:
-        return
-    policies = {layer.name: layer.dtype_policy.name for layer in model.layers}
-    stored = {layer.name: layer.dtype_policy.name for layer in saved.layers if layer.weights}
-    different = [name for name in stored if policies.get(name, stored[name]) != stored[name]]
-    if different:
-        logger.warning(
-            "%s: its layers have several dtype policies, which only `keras.models.load_model` "
-            "keeps: %s computes in %s here, not in %s",
-            checkpoint.path,
-            *(different[0], policies[different[0]], stored[different[0]]),
-        )
+    keep_frozen(checkpoint.archive.model, model, has_new_head)
 
 
 KERAS = Format(

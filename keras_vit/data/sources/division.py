@@ -8,8 +8,7 @@ import logging
 import pathlib
 import unicodedata
 
-from keras_vit.core.files import replacing
-from keras_vit.core.locks import exclusive_lock
+from keras_vit.core.files import exclusive_lock, replacing
 from keras_vit.data.logging import log_once
 
 # Its name is hidden, so that it does not count as a class or an image.

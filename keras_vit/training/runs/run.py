@@ -13,8 +13,7 @@ import shutil
 import keras
 
 from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE, read_run
-from keras_vit.core.files import PARTIAL, differences, replacing
-from keras_vit.core.locks import exclusive_lock
+from keras_vit.core.files import PARTIAL, differences, exclusive_lock, replacing
 from keras_vit.data.sources.kinds import find_kind
 
 METRICS_FILE = "metrics.jsonl"
@@ -125,10 +124,8 @@ def _check_same(workdir, run, recipe, has_same_images):
     names = ("recipe", "keras", "backend", "id", "strategy", "model_shards", "has_ended")
     not_compared = dict.fromkeys((*names, *HANDLING, *_moved(before, run, has_same_images)))
     old, new = ({**facts["recipe"], **facts, **not_compared} for facts in (before, run))
-    for facts in (old, new):
-        # A dataset orders the classes to keep itself.
-        facts["classes"] = facts.get("classes") and sorted(facts["classes"], key=str)
-    changed = differences(old, new)
+    # A dataset orders the classes to keep itself.
+    changed = differences(old, new, unordered=("classes",))
     # If both changed, the path says more than the digest.
     changed = [change for change in changed if not _OF_DIGEST.match(change)] or changed
     _refuse_changes(changed, recipe)

@@ -51,10 +51,8 @@ def test_the_facts_are_those_of_the_files(directory):
         [0.485, 0.456, 0.406],
         [0.229, 0.224, 0.225],
     )
-    assert facts["Normalization"].startswith(
-        "pixels in [0, 1] with mean 0.485, 0.456, 0.406 and standard deviation 0.229, 0.224, 0.225"
-    )
-    assert facts["Resizing"].startswith("bicubic resize of the whole image, antialiased")
+    assert facts["Preprocessing"].startswith("interpolation=bicubic, antialias=True")
+    assert "mean=(0.485, 0.456, 0.406), deviation=(0.229, 0.224, 0.225)" in facts["Preprocessing"]
     assert "Weights" not in facts
     assert "Accuracy" not in facts
     metadata, text = front_matter(card)

@@ -246,21 +246,3 @@ def test_an_unreachable_address(tmp_path, monkeypatch):
 def test_other_addresses(address):
     with pytest.raises(ValueError, match="an address must .*Received: "):
         fetch(address)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"pooling": "gap"}, "with pooling=token. Received: .*, with pooling=gap$"),
-        ({"position_embedding": "sincos2d"}, "g=learned. Received: .*position_embedding=sincos2d$"),
-    ],
-    ids=str,
-)
-def test_another_kind_of_model_under_the_name_of_an_augreg_file(options, message, server):
-    name = "Ti_16-i1k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0--kitti-steps_0k-lr_0.01-res_224"
-    file = server / "vit_models" / "augreg" / f"{name}.npz"
-    model = keras_vit.ViT_Ti16(num_classes=4, **options)
-    keras_vit.save_checkpoint(model, file, "big_vision")
-    with pytest.raises(ValueError, match=message):
-        keras_vit.checkpoints.inspect_checkpoint(name)

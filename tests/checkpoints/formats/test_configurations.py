@@ -34,7 +34,6 @@ TIMM_OTHERS = [
 HUGGINGFACE_OTHERS = [
     ({"num_labels": 9}, "`num_labels` .*, 10. Received: num_labels=9"),
     ({"num_attention_heads": "4"}, "`num_heads` must be an integer .*='4' .while reading '"),
-    ({"id2label": dict.fromkeys("012", "cat")}, "`id2label` .* the 10 classes .*: 3 names"),
     ({"image_size": 48}, "`image_size` .* position embedding.*image_size=48"),
 ]
 

@@ -88,13 +88,6 @@ def test_what_is_not_read_is_named(folder):
         from_checkpoint(swin)
 
 
-def test_a_classifier_that_is_not_there_is_named(folder, caplog):
-    with h5py.File(folder / "tf_model.h5", "a") as file:
-        del file["classifier"]
-    assert from_checkpoint(folder).class_names is None
-    assert "no classifier, though its config.json says ViTForImageClassification" in caplog.text
-
-
 def test_without_the_number_of_heads(folder):
     (folder / "config.json").unlink()
     with pytest.raises(ValueError, match="`num_heads` must be given"):

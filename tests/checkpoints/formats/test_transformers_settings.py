@@ -9,13 +9,6 @@ from keras_vit.checkpoints import from_checkpoint, save_checkpoint
 from tests.fixtures.checkpoint_files import config_next_to
 
 
-@pytest.mark.parametrize("problem_type", [None, "single_label_classification", "regression"])
-def test_another_problem_than_classes_is_told(problem_type, tmp_path, caplog):
-    file = config_next_to("hf_classifier", tmp_path, {"problem_type": problem_type})
-    assert from_checkpoint(file).thresholds is None
-    assert ("problem_type='regression'" in caplog.text) == (problem_type == "regression")
-
-
 @pytest.mark.parametrize("case", ["hf_classifier", "hf_tf_h5_classifier"])
 def test_a_model_of_several_labels_stays_one(case, tmp_path, caplog):
     config = {"problem_type": "multi_label_classification"}
@@ -46,18 +39,6 @@ def test_weights_alone_are_read_as_their_configuration_says(tmp_path, caplog):
     with pytest.raises(ValueError, match="next to the config.json of a multi-label model"):
         save_checkpoint(model, folder / "other.h5", "huggingface_tf")
     assert not (folder / "other.h5").exists()
-
-
-def test_dropout_that_is_not_used_is_told(tmp_path, caplog):
-    caplog.set_level("INFO", "keras_vit")
-    config = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.0}
-    file = config_next_to("hf_classifier", tmp_path, config)
-    from_checkpoint(file)
-    told = "hidden_dropout_prob=0.1 of the config.json is not used; pass `dropout` to train with it"
-    assert told in caplog.messages and "attention_dropout" not in caplog.text
-    caplog.clear()
-    assert from_checkpoint(file, dropout=0.1).options.dropout == 0.1
-    assert told not in caplog.messages
 
 
 @pytest.mark.parametrize("name", ["gelu_python", "gelu_fast"])

@@ -145,7 +145,7 @@ def test_linked_folders_are_followed_at_every_level(tmp_path):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (("cat", "Cat"), "differ by more than case. Received: 'Cat' and 'cat'"),
+        (("cat", "Cat"), "differ by more than case and spaces. Received: 'Cat' and 'cat'"),
         (("cat", "d\nog"), r"strings of one line.*'d\\nog'"),
         (("cat", " "), "not empty.*' '"),
     ],

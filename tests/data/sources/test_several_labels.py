@@ -97,8 +97,8 @@ def test_classes_that_are_kept(tmp_path):
     ("lines", "message"),
     [
         ([], r"labels.csv' \(no lines with an image\)"),
-        (["a/0.png,cat"], r"at least two classes. Received: \['cat'\]"),
-        (["a/0.png,", "a/1.png,"], r"at least two classes. Received: \[\]"),
+        (["a/0.png,cat"], r"at least two classes. Received: \w+ .'cat'"),
+        (["a/0.png,", "a/1.png,"], r"at least two classes. Received: \w+ [\[(]"),
         (["a/0.png,a b", "./a/0.png,a"], "line 2, './a/0.png,a': an image in two lines"),
         (["a/0.png;cat dog"], "line 1, 'a/0.png;cat dog'"),
         (["a/0.png,cat,dog"], "line 1, 'a/0.png,cat,dog': not two columns"),

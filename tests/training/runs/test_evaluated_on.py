@@ -52,12 +52,6 @@ def test_a_run_keeps_the_list_of_what_it_left_out(root, tmp_path, capsys, monkey
     assert "images: 3" in run(capsys, "evaluate", tmp_path / "run")
 
 
-def test_a_file_that_left_its_run_says_so(root, tmp_path, capsys, caplog):
-    shutil.copy(root / "run" / "best.keras", tmp_path / "alone.keras")
-    run(capsys, "evaluate", tmp_path / "alone.keras", "--data", f"folder:{root / 'photos'}")
-    assert "whose record is not next to it" in caplog.text
-
-
 def test_other_data_are_checked_under_the_name_of_the_training_split(root, capsys, caplog):
     other = shutil.copytree(root / "photos", root / "other photos")
     run(capsys, "evaluate", root / "run", "--data", f"folder:{other}", "--split", "train")

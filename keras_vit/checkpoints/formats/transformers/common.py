@@ -32,8 +32,6 @@ ACTIVATIONS = {
     "swish": "silu",
     "silu": "silu",
 }
-# Dropout rates: name in transformers, and ours.
-DROPOUT = {"hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"}
 # The `problem_type` of a model whose images may have several labels.
 SEVERAL_LABELS = "multi_label_classification"
 
@@ -99,11 +97,6 @@ def describe(shape_of, config, num_heads, defaults, settings=None, **own):
     settings = config if settings is None else settings
     check_setting(config, "model_type", *defaults.model_types)
     check_setting(settings, "hidden_act", *ACTIVATIONS)
-    if config.get("problem_type") not in (None, "single_label_classification", SEVERAL_LABELS):
-        logger.warning(
-            "problem_type=%r is not classification: a softmax of the logits gives no probabilities",
-            config["problem_type"],
-        )
     heads = _heads(settings, num_heads, defaults)
     fields = {
         **torch_options(shape_of, heads, num_heads, own.get("gated_mlp", False)),
@@ -133,12 +126,6 @@ def _check_recorded(config, settings, options):
     if options.num_classes:
         # Without a head, transformers writes its default of two labels.
         check_recorded(config, {"num_labels": "num_classes"}, options)
-        labels, num_classes = config.get("id2label"), options.num_classes
-        if labels is not None and len(labels) != num_classes:
-            raise ValueError(
-                f"`id2label` of the file's config.json must name the {num_classes} classes of its "
-                f"arrays. Received: {len(labels)} names, {labels!r:.80}"
-            )
 
 
 def _heads(settings, asked, defaults):
@@ -207,24 +194,10 @@ def default_names(num_classes):
 
 
 def _restore(checkpoint, model, has_new_head, given):
-    """Set thresholds of 0.5 in a multi-label model, and log the dropout rates that are not used.
-
-    See `Format.restore`.
-    """
+    """Set the thresholds of a multi-label model to those of transformers; see `Format.restore`."""
     config, num_classes = checkpoint.archive.config, model.options.num_classes
-    if config.get("problem_type") == SEVERAL_LABELS and num_classes:
-        if has_new_head:
-            logger.info(
-                "the new head of a multi-label model predicts one label, unless "
-                "`model.thresholds` are set, as training on several labels does"
-            )
-        else:
-            logger.info("multi-label model: classes with a probability above 0.5 are predicted")
-            model.thresholds = (0.5,) * num_classes
-    for name, option in DROPOUT.items():
-        if config.get(name) and option not in given:
-            text = "%s=%s of the config.json is not used; pass `%s` to train with it"
-            logger.info(text, name, config[name], option)
+    if config.get("problem_type") == SEVERAL_LABELS and num_classes and not has_new_head:
+        model.thresholds = (0.5,) * num_classes
 
 
 def _configurer(config_of, image_settings_of):
