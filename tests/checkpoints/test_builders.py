@@ -134,7 +134,7 @@ def test_weights_of_another_model(tiny_file):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ("imagenet22k", "`weights` must be .* a checkpoint of ViT_B16 .ViT_B16/imagenet21k, "),
+        ("imagenet22k", "`weights` must be .* a checkpoint of ViT_B16 in `list_checkpoints"),
         ("ViT_L16/imagenet21k", "`weights` must be .* a checkpoint of ViT_B16"),
         (
             "B_16-i21k-300ep-lr_0.001-aug_huge-wd_0.03-do_0.0-sd_0.0",

@@ -117,7 +117,7 @@ def test_a_model_is_written_whole_or_not_at_all(family, format, tmp_path):
         options = {"num_classes": 3, "image_size": 32, "preactivation": family == "bit"}
         model = resnet((1,), 32, **options)
     path = target(tmp_path, format)
-    with pytest.raises(ValueError, match="`model` must be "):
+    with pytest.raises(ValueError, match="`model` must "):
         save_checkpoint(model, path, format)
     assert not path.exists()
 
