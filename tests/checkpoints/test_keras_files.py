@@ -185,21 +185,6 @@ def test_a_grid_that_weights_do_not_record_is_assumed_with_a_warning(tmp_path, c
         assert ("it is assumed to be the model's, (2, 8)" in caplog.text) == warns
 
 
-@pytest.mark.slow
-def test_layers_with_several_policies(tmp_path, caplog):
-    path = tmp_path / "model.keras"
-    model = vision_transformer(**TINY)
-    model.get_layer("encoder_norm").dtype_policy = "mixed_bfloat16"
-    model.save(path)
-    from_checkpoint(path)
-    assert "encoder_norm computes in float32 here, not in mixed_bfloat16" in caplog.text
-    caplog.clear()
-    from_checkpoint(path, dtype="float32")
-    vision_transformer(**TINY, dtype="mixed_bfloat16").save(path)
-    from_checkpoint(path)
-    assert "policies" not in caplog.text
-
-
 def test_a_keras_file_keeps_its_dtype_policy(tmp_path):
     path = saved(random_model({"dtype": "mixed_bfloat16"}), tmp_path / "model.keras")
     block = from_checkpoint(path).get_layer("block_0")
