@@ -11,6 +11,7 @@ from keras_vit.evaluation.geometry import (
     out_channels,
     patch_grid,
     pooled_width,
+    with_ablations,
 )
 from keras_vit.models.options import CLASS_TOKEN_POOLINGS, Options, is_resnet
 
@@ -45,6 +46,13 @@ def count_parameters(
     >>> count_parameters(keras_vit.list_variants()[4])
     86567656
     """
+    variant = with_ablations(
+        variant,
+        pooling,
+        position_embedding=position_embedding,
+        axial=axial,
+        position_placement=position_placement,
+    )
     maps = list(convolutions(variant))
     kernels = sum(size**2 * i * o for size, i, o, *_ in maps)
     channels = out_channels(variant)
@@ -114,6 +122,7 @@ def count_flops(
     >>> round(count_flops(keras_vit.list_variants()[4]) / 1e9, 1)
     35.1
     """
+    variant = with_ablations(variant, pooling, position_embedding=position_embedding, axial=axial)
     maps, channels = _multiplications(variant, image_size, with_padding), out_channels(variant)
     if is_resnet(variant):
         return 2 * (maps + channels * num_classes)

@@ -1,6 +1,13 @@
 """Shapes inside a model, from its table row alone."""
 
-from keras_vit.models.options import CLASS_TOKEN_POOLINGS, is_resnet
+from keras_vit.core.arguments import check_choice
+from keras_vit.models.options import CLASS_TOKEN_POOLINGS, POOLINGS, is_resnet
+
+
+def with_ablations(variant, pooling, **options):
+    """Return a row with other options, which it checks; a ResNet has none of them."""
+    check_choice("pooling", pooling, POOLINGS)
+    return variant if is_resnet(variant) else variant.replace(pooling=pooling, **options)
 
 
 def patch_grid(variant, image_size):

@@ -7,6 +7,7 @@ from keras_vit.evaluation.geometry import (
     downsampling,
     out_channels,
     pooled_width,
+    with_ablations,
 )
 from keras_vit.models.options import CLASS_TOKEN_POOLINGS, Options, is_resnet
 
@@ -49,6 +50,7 @@ def count_activations(
     >>> count_activations(vit_b16) * 4 // 2**20, count_activations(vit_b16, remat=True) * 4 // 2**20
     (111, 17)
     """
+    variant = with_ablations(variant, pooling, position_embedding=position_embedding, axial=axial)
     image = 3 * image_size**2
     if is_resnet(variant):
         return image + _bit_maps(variant, image_size)

@@ -48,7 +48,7 @@ def enable_lora(
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
     >>> model = keras_vit.enable_lora(model, rank=4, layers=("query", "value"))
-    >>> sum(math.prod(weight.shape) for weight in model.trainable_weights)
+    >>> sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
     37443
     """
     found = [part for block in find_blocks(model) for part in dense_parts(block)]
