@@ -33,6 +33,9 @@ def replacing(path):
         OSError: if the file cannot be written; the old file then stays, and nothing else is left.
     """
     path = pathlib.Path(path)
+    if path.is_dir():
+        # Before other files are replaced.
+        raise IsADirectoryError(f"{str(path)!r} is a directory")
     # Another process may be writing the same file.
     partial = path.with_name(f".{path.stem}{PARTIAL}.{uuid.uuid4().hex}{path.suffix}")
     try:

@@ -349,9 +349,9 @@ def differences(options, other, names):
 
 
 def changed_options(options, row=None):
-    """Return the options that differ from the defaults, apart from sizes, classes and image size.
+    """Return the options that differ from the defaults, apart from classes and image size.
 
-    The defaults are those of the variant `row`, if there is one.
+    The defaults are those of the variant `row`. Without one, all sizes differ.
 
     Returns:
         A dictionary from names to pairs, the option and its default.
@@ -370,4 +370,5 @@ def changed_options(options, row=None):
         for name in ("class_token", "patch_bias", "key_bias")
         if name in names and options.replace(**{name: None}).resolved() == options.resolved()
     }
-    return differences(options, default, sorted(names))
+    sizes = {} if row else {name: (size, None) for name, size in options.sizes.items()}
+    return sizes | differences(options, default, sorted(names))

@@ -16,6 +16,7 @@ from keras_vit.checkpoints.trained import (
     check_model_path,
     model_digest,
 )
+from keras_vit.core.arguments import grid_size
 from keras_vit.data.datasets import find_source
 from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
@@ -241,7 +242,7 @@ def _check_starting_model(recipe, model, begun):
         check_model_path(model)
         if is_variant(model):
             # The patches must tile the recipe's images.
-            find_variant(model).replace(image_size=recipe.image_size)
+            grid_size((recipe.image_size,) * 2, getattr(find_variant(model), "stride", (1, 1)))
     except ValueError as error:
         if not begun:
             raise

@@ -187,7 +187,9 @@ def test_a_missing_engine_is_one_line(module, hidden, extra, path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == hidden]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, hidden, None)
-    with pytest.raises(ImportError, match=rf"not installed: pip install 'keras-vit\[{extra}\]'"):
+    with pytest.raises(
+        ImportError, match=rf"not installed: pip install 'keras-vit-zoo\[{extra}\]'"
+    ):
         predict(None, path)
 
 

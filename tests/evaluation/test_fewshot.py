@@ -123,7 +123,7 @@ def test_wrong_examples(changes, message):
 @pytest.mark.parametrize("method", ["knn", "linear-probe"])
 def test_scikit_learn_is_missing(method, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ValueError, match=rf"pip install 'keras-vit\[demo\]'. .*'{method}'"):
+    with pytest.raises(ValueError, match=rf"pip install 'keras-vit-zoo\[demo\]'. .*'{method}'"):
         evaluate_fewshot(None, "digits", method=method)
 
 

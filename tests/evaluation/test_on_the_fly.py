@@ -144,7 +144,7 @@ def test_features_are_computed_of_chosen_images_and_those_to_classify(monkeypatc
 def test_settings():
     fewshot = FewshotAccuracy("digits", classes=CLASSES)
     expected = {"data": "digits", "shots": [5], "seeds": [0, 1, 2], "classes": list(CLASSES)}
-    assert fewshot.settings == expected
+    assert fewshot.settings == {**expected, "upright": False}
 
 
 @pytest.mark.parametrize(

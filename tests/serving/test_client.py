@@ -186,7 +186,7 @@ def test_a_missing_package(url, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     if package == "tensorflow_serving":
         monkeypatch.setitem(sys.modules, "tensorflow_serving.apis.predict_pb2", None)
-    with pytest.raises(ValueError, match=rf"'keras-vit\[serving\]'. Received: no {package}"):
+    with pytest.raises(ValueError, match=rf"'keras-vit-zoo\[serving\]'. Received: no {package}"):
         Client(url)
 
 

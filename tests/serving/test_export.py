@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit.models import vision_transformer
-from keras_vit.serving.calibration import check_images, warn_of_calibration
+from keras_vit.serving.calibration import warn_of_calibration
 from keras_vit.serving.export import _facts, export
 from keras_vit.serving.formats import FORMATS
 from tests.fixtures.images import random_image
@@ -30,8 +30,8 @@ def test_the_torch_backend_is_refused(tmp_path, monkeypatch):
     [
         ({"image_channels": 1}, "`model` must map RGB images to logits"),
         ({"pooling": None}, "`model` must map RGB images to logits"),
-        ({"classifier_activation": "softmax"}, "`model` must return logits.*'softmax'"),
-        ({"num_classes": 0}, "`model` must have one input, .* and 0 heads"),
+        ({"classifier_activation": "softmax"}, "`model` must map RGB images to logits"),
+        ({"num_classes": 0}, "`model` must map RGB images to logits"),
         ({"num_classes": 1}, "`model` must have at least 2 classes for"),
     ],
 )
@@ -180,9 +180,3 @@ def test_calibration_images_that_show_no_range(caplog):
     warn_of_calibration(images[:9])
     assert caplog.messages[0].startswith("int8 is calibrated on 9 images")
     assert caplog.messages[1] == "1 of 9 calibration images are almost constant"
-
-
-def test_calibration_images_that_are_not_scaled(caplog):
-    photos = random_image(16, 16)[None].astype("float32")
-    check_images("onnx", "int8", photos / 255, (16, 16))
-    assert "values in [0, 1]" in caplog.text

@@ -99,7 +99,7 @@ def test_run_directory(tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"num_classes": 5}, "`model` must have a head of .*3 classes.*5 outputs"),
-        ({"classifier_activation": "softmax"}, "`model` must return logits.*'softmax'"),
+        ({"classifier_activation": "softmax"}, "`model` must map RGB images to logits"),
     ],
 )
 def test_a_wrong_head(options, message, tmp_path):

@@ -227,7 +227,7 @@ def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch):
 @pytest.mark.parametrize("format_name, package", [("onnx", "tf2onnx"), ("openvino", "openvino")])
 def test_a_missing_package_is_named(format_name, package, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else name)
-    message = rf"pip install 'keras-vit\[{format_name}\]'. Received: no {package}$"
+    message = rf"pip install 'keras-vit-zoo\[{format_name}\]'. Received: no {package}$"
     with pytest.raises(ValueError, match=message):
         WRITERS[format_name](small_classifier("token"), tmp_path)
 
@@ -270,7 +270,9 @@ def test_other_files_and_images(written):
 
 def test_a_runtime_that_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"needs ai-edge-litert: pip install 'keras-vit\[litert\]"):
+    with pytest.raises(
+        ValueError, match=r"needs ai-edge-litert: pip install 'keras-vit-zoo\[litert\]"
+    ):
         load_runner(tmp_path / "model.tflite")
 
 

@@ -43,7 +43,7 @@ def test_a_new_format_is_exported_and_read_back(toy, tmp_path):
     [
         ({"format": "toys"}, "`format` must be one of .*'openvino', 'toy'.*'toys'"),
         ({"quantize": "int8"}, "`quantize` must be one of 'int4' for toy, or None"),
-        ({"quantize": "int4"}, r"'keras-vit\[toy\]'. Received: no no_such_package"),
+        ({"quantize": "int4"}, r"'keras-vit-zoo\[toy\]'. Received: no no_such_package"),
         ({"format": "saved_model", "quantize": "int4"}, "`quantize` is for .* openvino, toy: "),
     ],
 )

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from keras_vit.models.files import load_model
+from keras_vit.models.variants import find_variant
 from keras_vit.training import auto
 from keras_vit.training.auto import Facts, auto_recipe, find_facts, recipe_for_images
 from keras_vit.training.recipes import machine
@@ -16,8 +17,7 @@ from tests.fixtures.small_runs import (
     write_uneven_folder,
 )
 
-VIT_B16 = {"patch_size": (16, 16), "image_size": (224, 224)}
-RESNET = {"stages": (3, 4, 6, 3), "width": 64, "image_size": (224, 224)}
+VIT_B16 = find_variant("ViT_B16")
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +58,9 @@ def test_steps_follow_the_number_of_images(num_images, seen, batch_size):
         (VIT_B16, 500, 384),
         (VIT_B16, 300, 288),
         (VIT_B16, 32, 224),
-        ({**VIT_B16, "patch_size": (14, 14)}, 500, 378),
-        ({**VIT_B16, "resnet_stages": (3, 4, 9), "patch_size": (1, 1)}, 500, 384),
-        (RESNET, 500, 384),
+        (find_variant("ViT_B14"), 500, 378),
+        (find_variant("R50_B16"), 500, 384),
+        (find_variant("BiT_R50x1"), 500, 384),
     ],
 )
 def test_resolution_follows_the_images_and_the_model(options, side, size):
@@ -71,7 +71,7 @@ def test_resolution_follows_the_images_and_the_model(options, side, size):
     ("patch_size", "side", "size"), [(16, 500, 384), (16, 150, 144), (16, 32, 128), (4, 32, 32)]
 )
 def test_small_images_have_eight_patches_per_side_for_random_weights(patch_size, side, size):
-    options = {**VIT_B16, "patch_size": (patch_size, patch_size)}
+    options = VIT_B16.replace(patch_size=patch_size)
     assert recipe_for_images(Facts((100, 100), side, options, False)).image_size == size
 
 
@@ -99,7 +99,7 @@ def test_facts_are_read_from_the_data_and_the_model(folder, model):
 @pytest.mark.slow
 def test_a_large_batch_is_divided_for_the_memory(folder, model, monkeypatch):
     facts = find_facts(folder, model)
-    needed = machine.bytes_per_image({**facts.options, "image_size": (16, 16)})
+    needed = machine.bytes_per_image(facts.options.replace(image_size=16))
     monkeypatch.setattr(auto.machine, "usable_memory", lambda: 2 * 8 * needed)
     assert auto_recipe(folder, model).accumulation_steps == 4
 
