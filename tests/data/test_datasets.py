@@ -3,14 +3,12 @@
 import dataclasses
 import inspect
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_vit.data import Augmentation, load
 from tests.data.digits import DIGITS, batches
-from tests.fixtures.features import tiny_model
 from tests.fixtures.images import assert_same, identify
 from tests.fixtures.photos import broken_images, write_photos
 
@@ -223,14 +221,3 @@ def test_images_that_change_at_random_without_training_are_told(options, name, c
     load("digits", "test", 16, 32, **options)
     lines = [line for line in caplog.messages if "changes images at random" in line]
     assert [line.startswith(f"`{name}` ") for line in lines] == ([True] if name else [])
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_training_images_that_are_in_order_are_told(training, caplog):
-    model = tiny_model()
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    train = load("digits", "train", 8, 32, training=training, classes=("0", "1"))
-    model.evaluate(train, verbose=0)
-    assert "are not shuffled" not in caplog.text
-    model.fit(train.info.attach(train.take(1)), shuffle=False, verbose=0)
-    assert ("are not shuffled" in caplog.text) == (not training)

@@ -17,7 +17,12 @@ from tests.fixtures.small_runs import (
     write_uneven_folder,
 )
 
-VIT_B16 = find_variant("ViT_B16")
+
+def variant(name):
+    return find_variant(name).replace(image_size=224)
+
+
+VIT_B16 = variant("ViT_B16")
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +63,9 @@ def test_steps_follow_the_number_of_images(num_images, seen, batch_size):
         (VIT_B16, 500, 384),
         (VIT_B16, 300, 288),
         (VIT_B16, 32, 224),
-        (find_variant("ViT_B14"), 500, 378),
-        (find_variant("R50_B16"), 500, 384),
-        (find_variant("BiT_R50x1"), 500, 384),
+        (variant("ViT_B14"), 500, 378),
+        (variant("R50_B16"), 500, 384),
+        (variant("BiT_R50x1"), 500, 384),
     ],
 )
 def test_resolution_follows_the_images_and_the_model(options, side, size):
