@@ -93,7 +93,8 @@ class PaperUpdates:
         # Some of Keras's optimizers have a decay of their own by default.
         self.exclude_from_weight_decay(var_list=variables)
         super().build(variables)
-        self.trained = variables
+        # A function: Keras counts the variables of a list among the optimizer's own.
+        self.trained = lambda: variables
         # It is assigned in each replica, with the same value.
         self.gradient_norm = self.add_variable(
             (), dtype="float32", aggregation="only_first_replica", name="gradient_norm"
@@ -132,7 +133,7 @@ class PaperUpdates:
     def apply(self, grads, trainable_variables=None):
         if not self.built:
             self.build(list(trainable_variables))
-        variables = trainable_variables or self.trained
+        variables = trainable_variables or self.trained()
         pairs = zip(grads, variables, strict=True)
         # As in Keras, variables without a gradient are not updated.
         grads, variables = zip(*[pair for pair in pairs if pair[0] is not None], strict=True)
