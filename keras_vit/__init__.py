@@ -36,7 +36,7 @@ SAVED_NAMES = {
 
 @wrapt.when_imported("keras")
 def _register(keras):
-    # A module of this package may be importing Keras, so theirs are imported when they are used.
+    # Lazily: a module of this package may be importing Keras just now.
     objects = keras.saving.get_custom_objects()
     for module, names in SAVED_NAMES.items():
         for name in names.split():

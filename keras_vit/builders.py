@@ -22,7 +22,7 @@ def build(
     """Build a model by the name of its variant.
 
     Args:
-        variant: a name of `keras_vit.list_variants()`, such as `"ViT_B16"`, with other options in
+        variant: a name of `keras_vit.list_variants()`, such as `"ViT_B16"`, with other sizes in
             parentheses if wanted: `"ViT_B16(patch_size=8, depth=6)"`.
         num_classes: width of the head, 0 for no head; `None` for that of the weights, or 1000. If
             the weights have another number of classes, the head is new and zero at the start.
@@ -73,7 +73,7 @@ def _builder(row):
     builder.__doc__ = (
         f"Build {name.replace('_', '-')}: {sizes}.\n\n"
         "The arguments are those of `keras_vit.builders.build`, and the fields of\n"
-        f"`keras_vit.models.{type(row).__name__}` that are no sizes.\n\n"
+        f"`keras_vit.models.{type(row).__name__}` that are not sizes.\n\n"
         "Returns:\n    A Functional `keras.Model`.\n\n"
         "Raises:\n    ValueError: if an argument is wrong, or `weights` are of another model.\n"
     )

@@ -75,7 +75,7 @@ def to_keras_hub(model: keras.Model) -> Any:
         returns all tokens (`pooling=None`).
 
     Raises:
-        ValueError: if keras-hub is not installed, or has no such model, or a weight is not finite.
+        ValueError: if keras-hub has no such model, or a weight is not finite.
 
     Reference:
         `keras_hub/src/models/vit` of keras-hub 0.32.

@@ -159,8 +159,8 @@ def build_pretrained(row, weights, num_classes, image_size, options):
 def describe(checkpoint, num_heads=None, image_size=None):
     """Return the options that a file describes, with those that the catalog has for its name.
 
-    No `.npz` file records the form of the GELU: that of DeiT III, trained in PyTorch, is another
-    one. No file of a ResNet records an image size.
+    No `.npz` file records the form of the GELU; DeiT III's models, trained in PyTorch, have erf. No
+    file of a ResNet records an image size.
     """
     file = checkpoint.path
     options = checkpoint.options(num_heads, image_size)
@@ -238,7 +238,7 @@ def _build(checkpoint, described, num_classes, given):
     for variable, value in checkpoint.read(model, has_new_head, is_built_from_file=True):
         assign(variable, value)
     _carry_facts(checkpoint, model, keeps_head=not has_new_head)
-    checkpoint.format.restore(checkpoint, model, bool(has_new_head and num_classes), given)
+    checkpoint.format.restore(checkpoint, model, bool(has_new_head and num_classes))
     return model
 
 

@@ -32,12 +32,12 @@ def released(values, image_spec):
     return {KERNEL: kernel.astype("float32"), BIAS: bias.astype("float32")}
 
 
-def check_channels(image_spec, channels, path):
+def check_channels(image_spec, channels, source):
     """Raise an error if mean and deviation are neither one number nor one per channel."""
     if any(len(values) not in (1, channels) for values in image_spec.normalization):
         raise ValueError(
             f"Mean and standard deviation of pixels must be one number or {channels}, one for each "
-            f"channel. Received: path={str(path)!r}, with {image_spec.normalization}"
+            f"channel. Received: {source}, with {image_spec.normalization}"
         )
 
 

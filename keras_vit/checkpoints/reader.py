@@ -250,7 +250,7 @@ class CheckpointReader:
         (entry,), _ = entries(self.format.rows, [KERNEL])
         source = self.naming.sources[entry.source]
         kernel = TRANSFORMS[entry.transform].read(self._read_finite(source.name), [shapes[KERNEL]])
-        check_channels(self.image_spec, shapes[KERNEL][2], self.path)
+        check_channels(self.image_spec, shapes[KERNEL][2], f"path={str(self.path)!r}")
         kernel, shift = absorb(kernel[0], self.image_spec)
         return (kernel if path == KERNEL else value + shift).astype("float32")
 

@@ -143,8 +143,8 @@ def _record_thresholds(model, format, files, present, path):
 
     `present` is the `config.json` next to weights alone.
     """
-    thresholds, entries = getattr(model, "thresholds", None), format.several_labels
-    is_recorded = bool(entries) and entries.items() <= present.items()
+    thresholds, record = getattr(model, "thresholds", None), format.several_labels
+    is_recorded = bool(record) and record.items() <= present.items()
     if thresholds is None:
         if is_recorded:
             raise ValueError(
@@ -321,7 +321,7 @@ def arrays_of(values, options, format, image_spec):
     """
     values = dict(values)
     if KERNEL in values and not image_spec.is_centered:
-        check_channels(image_spec, options.image_channels, "normalization")
+        check_channels(image_spec, options.image_channels, "`normalization`")
         values |= released(values, image_spec)
     if not format.has_patch_bias(options):
         values = _without_patch_bias(format, values, options)
@@ -400,9 +400,10 @@ def lost_options(arrays, configuration, options, format):
     read_size = _read_option("image_size", checkpoint, num_heads)
     if checkpoint.shape_of(POSITIONS) is not None and read_size not in (None, size):
         raise _not_describable(format, options, ["image_size"])
-    # The arrays contain the values of the last two.
+    # The arrays contain the values of these two.
     ignored = {"layer_scale", "patch_bias"}
-    if getattr(options, "position_embedding", None) == "sincos2d" not in format.position_embeddings:
+    positions = getattr(options, "position_embedding", None)
+    if positions == "sincos2d" and positions not in format.position_embeddings:
         # They become a learned table.
         ignored.add("position_embedding")
     compared = [name for name in (*options.names(), *options.names("size")) if name not in ignored]

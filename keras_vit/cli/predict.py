@@ -99,7 +99,7 @@ class Predict:
             return
         images = find_images(self.images, self.split, self.data_dir)
         tell_left_out(images)
-        # A single image is not computed as many.
+        # One image is not padded to a batch.
         scale = (min(self.batch_size, images.num_images), self.dtype)
         outputs = ("prediction", "probability", "probabilities")
         predictor = Predictor(self.model, outputs, *scale, size)
@@ -260,7 +260,7 @@ def as_shard(text):
 
 
 def warn_of_other_model(path):
-    """Log a warning if a folder has a checkpoint beside the export that is used."""
+    """Log a warning if a folder has a checkpoint next to the export that is used."""
     from keras_vit.serving.predict import find_export
 
     other = pathlib.Path(path) / "model.safetensors"

@@ -53,7 +53,7 @@ class Paper:
             tables += measured_tables(name, self.measured, self.data_dir)
         for shown in tables:
             lines = shown.title, table(shown.columns, shown.rows), *shown.notes
-            # Markdown joins lines that no empty line divides.
+            # Markdown needs an empty line between paragraphs.
             print(("\n\n" if self.markdown else "\n").join(lines), end="\n\n")
 
     def _name(self):

@@ -70,7 +70,7 @@ def arguments(command):
         else:
             name = f"--{field.name.replace('_', '-')}"
         if is_required or tyro.conf.Positional in metadata:
-            # Any number of values may also be none.
+            # Zero or more values.
             is_required = is_required and not name.startswith("[")
             about = docs.get(field.name) or config.help
             found.append(Argument(field.name, name, is_required, about))

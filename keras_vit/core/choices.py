@@ -1,4 +1,4 @@
-"""Values of options that several folders check."""
+"""Constants that several folders share."""
 
 # Axes of the attention in the two halves of an axial block, and the names of the halves.
 AXES = ("rows", "columns")

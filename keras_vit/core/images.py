@@ -86,7 +86,7 @@ class ImageSpec:
         return int(length / self.crop_share + 1e-6)
 
     def differences(self, other, image_size):
-        """Return in words how another one resizes and crops images of a size otherwise.
+        """Describe how `other` resizes and crops images of this size differently.
 
         Example:
         >>> from keras_vit.core.images import ImageSpec

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from keras_vit.core.arguments import is_number
 
 
-def average_precision(labels: npt.ArrayLike, scores: npt.ArrayLike) -> float:
+def average_precision(labels: npt.ArrayLike, scores: npt.ArrayLike) -> np.ndarray:
     """Return the average precision per class, that of `sklearn.metrics.average_precision_score`.
 
     Labels are zeros and ones `(images, classes)`, scores finite numbers of that shape, such as
@@ -23,7 +23,7 @@ def average_precision(labels: npt.ArrayLike, scores: npt.ArrayLike) -> float:
     return np.array(found)
 
 
-def best_thresholds(labels: npt.ArrayLike, probabilities: npt.ArrayLike) -> np.ndarray:
+def best_thresholds(labels: npt.ArrayLike, probabilities: npt.ArrayLike) -> tuple[float, ...]:
     """Return the threshold per class with the highest F1, the greatest of equal ones, as a tuple.
 
     A threshold is midway between two probabilities; it is 0.5 for a class without an image.

@@ -1,13 +1,6 @@
 """Shapes inside a model, from its table row alone."""
 
-from keras_vit.core.arguments import check_choice
-from keras_vit.models.options import CLASS_TOKEN_POOLINGS, POOLINGS, is_resnet
-
-
-def with_ablations(variant, pooling, **options):
-    """Return a row with other options, which it checks; a ResNet has none of them."""
-    check_choice("pooling", pooling, POOLINGS)
-    return variant if is_resnet(variant) else variant.replace(pooling=pooling, **options)
+from keras_vit.models.options import is_resnet, resnet_stride
 
 
 def patch_grid(variant, image_size):
@@ -21,16 +14,21 @@ def count_patches(variant, image_size):
     return rows * columns
 
 
-def attended_lengths(variant, image_size, pooling, axial):
+def count_tokens(variant, image_size):
+    """Return the number of patches and of the tokens before them."""
+    return count_patches(variant, image_size) + variant.num_prefix_tokens
+
+
+def attended_lengths(variant, image_size):
     """Return how many tokens a token attends to: in the one half of a block, or in both halves."""
-    if axial:
+    if variant.axial:
         return patch_grid(variant, image_size)[::-1]
-    return (count_patches(variant, image_size) + (pooling in CLASS_TOKEN_POOLINGS),)
+    return (count_tokens(variant, image_size),)
 
 
-def pooled_width(variant, pooling):
+def pooled_width(variant):
     """Return the size of what is pooled: with `token_gap` two vectors side by side."""
-    return variant.embedding_dim * (2 if pooling == "token_gap" else 1)
+    return variant.embedding_dim * (2 if variant.pooling == "token_gap" else 1)
 
 
 def resnet_of(variant):
@@ -48,11 +46,6 @@ def out_channels(variant):
     return 4 * width * 2 ** (len(stages) - 1) if stages else width
 
 
-def downsampling(stages):
-    """Return the stride of the feature map after these stages, in pixels of the image."""
-    return 4 * 2 ** max(len(stages) - 1, 0)
-
-
 def convolutions(variant):
     """Yield the convolutions of a row's ResNet, the root first; none for a plain ViT.
 
@@ -65,7 +58,7 @@ def convolutions(variant):
     yield 7, 3, width, 1, 2, False
     channels, before = width, 4
     for stage, units in enumerate(stages):
-        filters, stride = width * 2**stage, downsampling(stages[: stage + 1])
+        filters, stride = width * 2**stage, resnet_stride(stages[: stage + 1])
         for unit in range(units):
             yield 1, channels, filters, before, before, False
             yield 3, filters, filters, before, stride, False

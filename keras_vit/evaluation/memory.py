@@ -3,22 +3,15 @@
 from keras_vit.evaluation.geometry import (
     attended_lengths,
     convolutions,
-    count_patches,
-    downsampling,
+    count_tokens,
     out_channels,
     pooled_width,
-    with_ablations,
 )
-from keras_vit.models.options import CLASS_TOKEN_POOLINGS, Options, is_resnet
+from keras_vit.models.options import Options, is_resnet, resnet_stride
 
 
 def count_activations(
-    variant: Options,
-    image_size: int | tuple[int, int] = 224,
-    pooling: str | None = "token",
-    remat: bool = False,
-    position_embedding: str = "learned",
-    axial: bool = False,
+    variant: Options, image_size: int | tuple[int, int] = 224, remat: bool = False
 ) -> int:
     """Count the numbers that the backward pass of one image needs from the forward pass.
 
@@ -31,46 +24,41 @@ def count_activations(
     AdamW in float32.
 
     Args:
-        variant: a row of `keras_vit.list_variants()`.
+        variant: as in `keras_vit.evaluation.compute.count_parameters`.
         image_size: side of the square image, in pixels.
-        pooling: as in `vision_transformer`, but not `None`; a ResNet always has `"gap"`.
         remat: whether Transformer blocks keep their inputs alone, and compute the rest again, one
             block at a time.
-        position_embedding: as in `vision_transformer`; a ResNet has none.
-        axial: whether the blocks are axial; a ResNet has none.
 
     Returns:
         An integer; numbers have 4 bytes in float32 and 2 in bfloat16.
 
     Raises:
-        ValueError: if the patches do not tile the image, or an argument is out of range.
+        ValueError: if the patches do not tile the image.
 
     Example:
     >>> vit_b16 = keras_vit.list_variants()[4]
     >>> count_activations(vit_b16) * 4 // 2**20, count_activations(vit_b16, remat=True) * 4 // 2**20
     (111, 17)
     """
-    variant = with_ablations(variant, pooling, position_embedding=position_embedding, axial=axial)
     image = 3 * image_size**2
     if is_resnet(variant):
         return image + _bit_maps(variant, image_size)
     maps = 0 if variant.resnet_stages is None else _hybrid_maps(variant, image_size)
     width, hidden = variant.embedding_dim, variant.mlp_dim
-    patches = count_patches(variant, image_size)
-    tokens = patches + (pooling in CLASS_TOKEN_POOLINGS)
+    tokens = count_tokens(variant, image_size)
     # Two residual inputs, their norms, queries, keys, values and the output of attention; in the
     # MLP the input and the output of GELU.
     # With a gate, the MLP also keeps the gate and the product.
     block = tokens * (8 * width + (4 if variant.gated_mlp else 2) * hidden)
-    if position_embedding == "relative":
+    if variant.position_embedding == "relative":
         # The bias of the attention, and its output with the heads side by side.
         block += variant.num_heads * tokens**2 + tokens * width
     # An axial block is two blocks.
-    depth = variant.depth * len(attended_lengths(variant, image_size, pooling, axial))
+    depth = variant.depth * len(attended_lengths(variant, image_size))
     blocks = depth * tokens * width + block if remat else depth * block
     # The inputs of the last norm and of the head.
-    head = tokens * width + pooled_width(variant, pooling)
-    if pooling == "map":
+    head = tokens * width + pooled_width(variant)
+    if variant.pooling == "map":
         # Keys and values of the tokens; for the probe the inputs of attention, norm and MLP.
         head += 3 * tokens * width + 6 * width + 2 * hidden
     return image + maps + blocks + head
@@ -82,7 +70,7 @@ def _bit_maps(variant, image_size):
     kept = variant.width * _pixels(image_size, 2)
     for _, channels, _, before, _, is_projection in others:
         kept += 0 if is_projection else 2 * channels * _pixels(image_size, before)
-    channels, stride = out_channels(variant), downsampling(variant.stages)
+    channels, stride = out_channels(variant), resnet_stride(variant.stages)
     return kept + 2 * channels * _pixels(image_size, stride) + channels
 
 
@@ -94,7 +82,7 @@ def _hybrid_maps(variant, image_size):
         # A projection has the same input as the first convolution of its unit.
         inputs = 0 if is_projection else channels * _pixels(image_size, before)
         kept += inputs + filters * _pixels(image_size, stride)
-    stride = downsampling(variant.resnet_stages)
+    stride = resnet_stride(variant.resnet_stages)
     return kept + out_channels(variant) * _pixels(image_size, stride)
 
 

@@ -51,7 +51,7 @@ def _quantization_config(layer):
 
 
 def quantize_layer(layer, mode, config=None):
-    """Quantize the kernel of a built layer in a mode of Keras, unless it is."""
+    """Quantize the kernel of a built layer in a mode of Keras, unless it is quantized so."""
     if mode == layer.quantization_mode:
         return
     config = {"config": keras.saving.deserialize_keras_object(config)} if config else {}

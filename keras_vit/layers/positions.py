@@ -154,7 +154,7 @@ class AddPositionEmbedding2D(PositionEmbedding):
             name="columns", shape=(1, columns, width // 2), initializer=normal(stddev=0.02)
         )
 
-    def table(self, grid=None):
+    def table_of(self, grid=None):
         """Return the embeddings of all positions of a grid, `(1, rows * columns, width)`.
 
         Zeros for the tokens before the patches come first.
@@ -166,8 +166,6 @@ class AddPositionEmbedding2D(PositionEmbedding):
         if not self.num_prefix_tokens:
             return table
         return ops.pad(table, ((0, 0), (self.num_prefix_tokens, 0), (0, 0)))
-
-    table_of = table
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -12,7 +12,7 @@ from keras_vit.layers import ClassToken, RegisterTokens, TransformerBlock
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import layer_norm
 from keras_vit.layers.tokens import LearnedTokens
-from keras_vit.models.model import ImageModel, carry
+from keras_vit.models.model import ImageModel, carry, zero_head
 from keras_vit.models.parts import find_blocks, token_stride
 from keras_vit.models.surgery import replace_head
 
@@ -236,10 +236,7 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
 
 
 def _linear(maps, num_classes, _):
-    # As in section 3.2 of the ViT paper: zero at the start, and float32.
-    return keras.layers.Dense(
-        num_classes, kernel_initializer="zeros", dtype="float32", name="head"
-    )(maps)
+    return zero_head(num_classes)(maps)
 
 
 def _masks(maps, num_classes, dtype):
@@ -386,8 +383,7 @@ class MaskProduct(Layer):
         }
         self.classes = keras.layers.Dense(width, name="classes", **options)
         self.patches = keras.layers.Dense(width, name="patches", **options)
-        # The epsilon of torch's LayerNorm.
-        self.norm = layer_norm(self.dtype_policy, "norm", 1e-5, self.trainable)
+        self.norm = layer_norm(self.dtype_policy, "norm", EPSILON, self.trainable)
         self.classes.build((None, None, width))
         self.patches.build((None, None, width))
         self.norm.build((None, None, self.units))

@@ -20,8 +20,8 @@ def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
     Args:
         model: a Functional model; it does not change.
         casting: whether layers of a policy such as `"mixed_bfloat16"` store their weights in half
-            precision, except norms, and quantized models are returned as they are. Otherwise
-            kernels are float32.
+            precision, except norms. Quantized models are then returned as they are. Without
+            casting, kernels are float32.
 
     Returns:
         `model` itself if there is nothing to change. Otherwise a model with copies of the weights
@@ -63,11 +63,11 @@ def update_inference_copy(model, copy):
 
 
 def _changes(layer, casting):
-    """Return the arguments of a layer that are others in the copy."""
+    """Return the arguments of a layer that change in the copy."""
     if not isinstance(layer, KeepsParts) or not layer.weights:
         return {}
     folded = {"folded": True} if getattr(layer, "folded", None) is False else {}
-    # The norms of a unit are made when it is built, too late for another policy.
+    # The projection's norm in a unit is made when it is built, too late for another policy.
     is_cast = casting and layer.compute_dtype != "float32" and not isinstance(layer, Bottleneck)
     is_mixed = is_cast and layer.variable_dtype == "float32"
     return {**folded, **({"dtype": layer.compute_dtype} if is_mixed else {})}

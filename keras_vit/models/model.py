@@ -10,6 +10,8 @@ from keras_vit.core.class_names import check_class_names
 from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
 from keras_vit.core.pixels import check_images
 from keras_vit.core.several_labels import check_thresholds
+from keras_vit.layers import DistilledHead
+from keras_vit.layers.mlp import as_activation
 from keras_vit.models.options import options_from_config
 
 # They take probabilities by default.
@@ -28,14 +30,14 @@ class ImageModel(keras.Model):
     `None` for a backbone or a segmenter. `.keras` files, `keras_vit.resize` and
     `keras_vit.replace_head` keep them; `keras.models.clone_model` does not.
 
-    Whatever its weights were trained on, the model takes images in [-1, 1]. It carries what the
-    files of its weights record besides, as `options`:
+    Whatever its weights were trained on, the model takes images in [-1, 1]. It also carries, and
+    saves, what the files of its weights record:
 
     - `class_names`: a tuple of the names of the classes, or `None`. It can be set, and a new head
       has none.
     - `thresholds`: a tuple with the probability above which each class is predicted, if an image
       may have several labels (its probabilities are sigmoids), or `None`. It is like `class_names`.
-    - `image_spec`: an `keras_vit.core.images.ImageSpec`, how images were resized, cropped and
+    - `image_spec`: a `keras_vit.core.images.ImageSpec`, how images were resized, cropped and
       normalized.
     - `layout`: name of the checkpoint layout that the weights were read from, or `None`.
       `keras_vit.save_checkpoint` prefers it to the other layouts of the project.
@@ -180,3 +182,19 @@ def set_origin(model, path):
 def origin_of(model):
     """Return the path of `set_origin`, `None` if there is none."""
     return getattr(model, "keras_vit_origin", None)
+
+
+def zero_head(num_classes, activation=None, distilled=False):
+    """Return the float32 linear classifier, zero at the start (section 3.2 of the paper).
+
+    `distilled`: whether the classifier is that of a model with a distillation token.
+    """
+    if distilled:
+        return DistilledHead(num_classes, activation, dtype="float32", name="head")
+    return keras.layers.Dense(
+        num_classes,
+        activation=as_activation(activation),
+        kernel_initializer="zeros",
+        dtype="float32",
+        name="head",
+    )

@@ -145,8 +145,7 @@ class VitOptions(Options):
             have rows and columns: `pooling` must be `"gap"`, `"map"` or `None`.
 
     Raises:
-        ValueError: if the patches do not tile the image, an option is unknown, or two options
-            exclude each other.
+        ValueError: if an option is unknown, or two options exclude each other.
 
     Example:
     >>> options = keras_vit.list_variants()[0]
@@ -204,7 +203,7 @@ class VitOptions(Options):
                 raise ValueError(f"{rule}. Received: {received}")
 
     def _rules(self):
-        """Yield what a model cannot be: whether it is, the rule, and the options concerned."""
+        """Yield `(is_broken, rule, option names)` of what a model cannot be."""
         yield (
             self.pooling in CLASS_TOKEN_POOLINGS and not self.has_class_token,
             f"`pooling={self.pooling!r}` needs a class token",
@@ -267,9 +266,7 @@ class VitOptions(Options):
     @property
     def stride(self):
         """`(height, width)` of the part of an image that one token represents, in pixels."""
-        factor = 1
-        if self.resnet_stages is not None:
-            factor = 4 * 2 ** max(len(self.resnet_stages) - 1, 0)
+        factor = 1 if self.resnet_stages is None else resnet_stride(self.resnet_stages)
         return tuple(factor * size for size in self.patch_size)
 
     @property
@@ -326,6 +323,11 @@ class ResNetOptions(Options):
 def is_resnet(options):
     """Return whether options are those of a ResNet."""
     return isinstance(options, ResNetOptions)
+
+
+def resnet_stride(stages):
+    """Return the stride of the feature map after these stages, in pixels of the image."""
+    return 4 * 2 ** max(len(stages) - 1, 0)
 
 
 def as_options(kind, arguments, fields):

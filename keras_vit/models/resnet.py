@@ -7,7 +7,7 @@ import keras
 
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.layers.resnet import BIT, HYBRID, MaxPool, group_norm, standardized_conv
-from keras_vit.models.model import ImageModel, follow_dtype
+from keras_vit.models.model import ImageModel, follow_dtype, zero_head
 from keras_vit.models.options import ResNetOptions, as_options
 
 
@@ -49,14 +49,7 @@ def resnet(*options: Any, **fields: Any) -> ImageModel:
         maps
     )
     if o.num_classes:
-        outputs = keras.layers.Dense(
-            o.num_classes,
-            activation=o.classifier_activation,
-            # Zero at the start, as in section 3.2 of the ViT paper.
-            kernel_initializer="zeros",
-            dtype="float32",
-            name="head",
-        )(outputs)
+        outputs = zero_head(o.num_classes, o.classifier_activation)(outputs)
     model = ImageModel(images, outputs, name=o.name)
     model.options = o
     follow_dtype(model)

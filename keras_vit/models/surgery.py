@@ -12,7 +12,7 @@ from keras_vit.core.arguments import as_pair, grid_size, is_integer
 from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, PatchEmbedding
 from keras_vit.layers.base import KeepsParts, freeze_parts, frozen_parts, parts, set_trainable
 from keras_vit.layers.dense import Dense
-from keras_vit.models.model import ImageModel, carry, image_spec_of
+from keras_vit.models.model import ImageModel, carry, image_spec_of, zero_head
 from keras_vit.models.parts import (
     BLOCKS,
     HEAD_LAYERS,
@@ -31,7 +31,7 @@ from keras_vit.models.positions import (
     resize_position_embedding,
     resize_relative_embedding,
 )
-from keras_vit.models.vit import zero_head
+from keras_vit.models.vit import check_grid
 
 
 def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
@@ -154,11 +154,8 @@ def resize_by(method, model, image_size=None, patch_size=None):
         if isinstance(old, BLOCKS):
             config = old.get_config()
             names = [name for name in config if name.endswith("grid_size") and config[name]]
-            if names and is_free:
-                raise ValueError(
-                    "`image_size` must be given for rotary or relative positions and axial "
-                    "attention. Received: image_size=None"
-                )
+            if names:
+                check_grid(None if is_free else grid)
             new |= dict.fromkeys(names, grid)
         return copy_layer(old, **new)
 
@@ -416,7 +413,7 @@ def _resized(old, new, layer, grids, method):
 
 
 def _keep_mean_of_images(source, target):
-    """Let the kernel see what it saw before it absorbed the normalization: the mean as zero."""
+    """Correct the bias: a resized kernel gives the same tokens of the mean image as before."""
     mean = image_spec_of(source).mean
     layers = [
         model.get_layer(layer.name)

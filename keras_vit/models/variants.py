@@ -2,6 +2,7 @@
 
 import ast
 
+from keras_vit.core.arguments import check_options
 from keras_vit.models.options import Options, ResNetOptions, VitOptions, is_resnet
 
 
@@ -84,7 +85,7 @@ def list_variants() -> tuple[Options, ...]:
 def find_variant(name: str) -> Options:
     """Return the row of a name.
 
-    Arguments in parentheses after the name change its options, as in Python; the name of the row
+    Arguments in parentheses after the name change its sizes, as in Python; the name of the row
     then has those in parentheses that differ from the table.
 
     Example:
@@ -101,8 +102,8 @@ def find_variant(name: str) -> Options:
     )
 
 
-def with_options(row, changes):
-    """Return a row with other options, which its name has in parentheses."""
+def with_sizes(row, changes):
+    """Return a row with other sizes, which its name has in parentheses."""
     base = find_variant(builder_name(row))
     changed = row.replace(**changes, name=base.name)
     values = {name: (getattr(changed, name), getattr(base, name)) for name in vars(changed)}
@@ -111,8 +112,7 @@ def with_options(row, changes):
 
 
 def _short(name, value):
-    is_square = name in ("patch_size", "image_size") and value and value[0] == value[1]
-    return value[0] if is_square else value
+    return value[0] if name == "patch_size" and value[0] == value[1] else value
 
 
 def _with_arguments(row, text):
@@ -121,10 +121,12 @@ def _with_arguments(row, text):
         call = ast.parse(text, mode="eval").body
         if not call.keywords or call.args:
             raise ValueError("there must be keyword arguments alone")
-        return with_options(row, {word.arg: ast.literal_eval(word.value) for word in call.keywords})
+        changes = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        check_options(row.name, changes, row.sizes)
+        return with_sizes(row, changes)
     except (AttributeError, SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
-            "The options of a variant must be keyword arguments in parentheses, such as "
+            "The sizes of a variant must be keyword arguments in parentheses, such as "
             f"'ViT_Ti16(patch_size=4, depth=6)'. Received: variant={text!r} ({error})"
         ) from error
 

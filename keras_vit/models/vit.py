@@ -14,15 +14,13 @@ from keras_vit.layers import (
     ClassToken,
     ClassTokenAndMeanPooling,
     ClassTokenPooling,
-    DistilledHead,
     MultiHeadAttentionPooling,
     PatchEmbedding,
     RegisterTokens,
     TransformerBlock,
 )
-from keras_vit.layers.mlp import as_activation
 from keras_vit.layers.normalization import layer_norm
-from keras_vit.models.model import ImageModel, follow_dtype
+from keras_vit.models.model import ImageModel, follow_dtype, zero_head
 from keras_vit.models.options import (
     ATTENTION_EMBEDDINGS,
     DEFAULT_IMAGE_SIZE,
@@ -165,12 +163,18 @@ def _block(o, index):
     }
     grids = [f"{kind}_grid_size" for kind in ATTENTION_EMBEDDINGS if kind == o.position_embedding]
     grids += ["grid_size"] * o.axial
-    if grids and o.grid is None:
+    if grids:
+        check_grid(o.grid)
+    return kind(**options, **dict.fromkeys(grids, o.grid))
+
+
+def check_grid(grid):
+    """Raise `ValueError` if there is no grid for layers that need one."""
+    if grid is None:
         raise ValueError(
             "`image_size` must be given for rotary or relative positions and axial attention. "
             "Received: image_size=None"
         )
-    return kind(**options, **dict.fromkeys(grids, o.grid))
 
 
 def _pool(tokens, o):
@@ -201,22 +205,6 @@ def _head(outputs, o):
     if not o.num_classes:
         return outputs
     return zero_head(o.num_classes, o.classifier_activation, o.distillation_token)(outputs)
-
-
-def zero_head(num_classes, activation=None, distilled=False):
-    """Return the float32 linear classifier, zero at the start (section 3.2 of the paper).
-
-    `distilled`: whether the classifier is that of a model with a distillation token.
-    """
-    if distilled:
-        return DistilledHead(num_classes, activation, dtype="float32", name="head")
-    return keras.layers.Dense(
-        num_classes,
-        activation=as_activation(activation),
-        kernel_initializer="zeros",
-        dtype="float32",
-        name="head",
-    )
 
 
 def build_model(options):

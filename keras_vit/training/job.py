@@ -242,7 +242,7 @@ def _check_starting_model(recipe, model, begun):
         check_model_path(model)
         if is_variant(model):
             # The patches must tile the recipe's images.
-            grid_size((recipe.image_size,) * 2, getattr(find_variant(model), "stride", (1, 1)))
+            grid_size((recipe.image_size,) * 2, find_variant(model).stride)
     except ValueError as error:
         if not begun:
             raise

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_vit.builders import build
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import check_model_path, load_unscaled
@@ -23,7 +22,8 @@ from keras_vit.models.model import image_spec_of
 from keras_vit.models.options import is_resnet
 from keras_vit.models.surgery import dense_parts, freeze_base
 from keras_vit.models.tuning import enable_lora, quantize
-from keras_vit.models.variants import is_variant
+from keras_vit.models.variants import builder_name, is_variant
+from keras_vit.models.vit import build_model
 from keras_vit.training.distribution import num_parts
 from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
 
@@ -204,15 +204,20 @@ def _build_variant(recipe, variant, num_classes, dtype):
         logging.getLogger("keras_vit").warning(
             "%s is the variant of that name; write ./%s for the path", variant.name, variant.name
         )
-    options = {"num_classes": num_classes, "image_size": recipe.image_size, "dtype": dtype}
+    row = with_settings(variant, recipe).replace(num_classes=num_classes, dtype=dtype)
+    return build_model(row.replace(name=builder_name(row)))
+
+
+def with_settings(variant, recipe):
+    """Return a row of the table of variants with a recipe's settings of the model."""
     # In Table 3 of the paper, ResNets have neither dropout nor a hidden layer in the head.
-    if not is_resnet(variant):
-        options["dropout"] = recipe.dropout
-        options["representation_size"] = variant.embedding_dim if recipe.pre_logits else None
-        options["pooling"] = recipe.pooling
-        for name in ("position_embedding", "position_placement", "axial"):
-            options[name] = getattr(recipe, name)
-    return build(variant.name, **options)
+    if is_resnet(variant):
+        return variant.replace(image_size=recipe.image_size)
+    names = ("image_size", "dropout", "pooling")
+    names += ("position_embedding", "position_placement", "axial")
+    hidden = variant.embedding_dim if recipe.pre_logits else None
+    settings = {name: getattr(recipe, name) for name in names}
+    return variant.replace(representation_size=hidden, **settings)
 
 
 def _log_other_resizing(image_spec):

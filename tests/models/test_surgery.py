@@ -131,12 +131,12 @@ def test_positions_of_rows_and_columns():
     """Interpolating them is interpolating the table that they add up to."""
     model = vision_transformer(**TINY, position_embedding="learned2d")
     rows, columns = (values(model)[f"position_embedding/{name}"] for name in ("rows", "columns"))
-    table = to_numpy(model.get_layer("position_embedding").table())
+    table = to_numpy(model.get_layer("position_embedding").table_of())
     # Patch 6 is the third of the second row.
     np.testing.assert_array_equal(table[0, 6], [*rows[1, 0], *columns[0, 2]])
     new = resize(model, (24, 8))
     np.testing.assert_allclose(
-        to_numpy(new.get_layer("position_embedding").table()),
+        to_numpy(new.get_layer("position_embedding").table_of()),
         keras_vit.resize_position_embedding(table, (6, 2), (4, 4), 0),
         atol=1e-6,
     )

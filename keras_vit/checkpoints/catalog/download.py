@@ -117,7 +117,7 @@ def _over_https(url):
 
 
 def _download(url, target, is_optional=False):
-    """Download a file beside its target, check it, and rename it."""
+    """Download a file next to its target, check it, and rename it."""
     mirror, is_google = os.environ.get(MIRROR), url.startswith(f"{GOOGLE_STORAGE}/")
     if mirror and is_google:
         url = mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)

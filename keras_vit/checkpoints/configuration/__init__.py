@@ -39,7 +39,7 @@ def read_json(path):
         return {}
     try:
         contents = json.loads(path.read_text(encoding="utf-8"))
-    # The second is that of brackets in brackets without end.
+    # A RecursionError is that of deeply nested JSON.
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} must hold JSON. Received: {error}") from error
     if not isinstance(contents, dict):

@@ -1,6 +1,6 @@
 """The table of checkpoint layouts, and how the layout of a file is recognized.
 
-The table itself needs neither Keras nor NumPy.
+The table itself does not need Keras.
 """
 
 import re

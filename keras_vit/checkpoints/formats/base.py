@@ -34,9 +34,8 @@ class Format:
             `vision_transformer` or `resnet`, without `image_size`. `config` is the contents of the
             `config.json`, and `num_heads` the argument of `from_checkpoint`.
         open: `open(path)` returns the archive of a file that no module of `archives` reads.
-        restore: `restore(checkpoint, model, has_new_head, given)` restores what a file records
-            besides the weights, after they are loaded; `given` are the names of the options that
-            the caller gave.
+        restore: `restore(checkpoint, model, has_new_head)` restores what a file records besides
+            the weights, after they are loaded.
         prefix_rows: `prefix_rows(num_tokens, shape_of)` returns the possible numbers of rows that
             the tokens before the patches (class token, registers) have in the position embedding.
         configured_size: `configured_size(config)` returns the image size that is recorded, or
@@ -80,7 +79,7 @@ class Format:
     models: tuple[str, ...] = ()
     read_only_models: tuple[str, ...] = ()
     open: Callable | None = None
-    restore: Callable = lambda checkpoint, model, has_new_head, given: None
+    restore: Callable = lambda checkpoint, model, has_new_head: None
     prefix_rows: Callable = lambda num_tokens, shape_of: (num_tokens,)
     configured_size: Callable = lambda config: config.get("image_size")
     class_names: Callable = lambda config: None

@@ -47,7 +47,7 @@ def _open(path):
     return ModelArchive(model, path, dataclasses.asdict(options))
 
 
-def _restore(checkpoint, model, has_new_head, given):
+def _restore(checkpoint, model, has_new_head):
     """Freeze what is frozen in the file."""
     from keras_vit.models.surgery import keep_frozen
 

@@ -55,8 +55,8 @@ class Source:
             level of a folder, or a pattern of TFRecord files without `{split}`.
         part_by_id: whether `part` chooses examples by their ids; numbers change when files are
             added.
-        near: function from a first and a last number to a dataset like `examples` that has those
-            from one to the other, and perhaps others, without reading all; `None` if there is none.
+        near: function from a first and a last number to a dataset like `examples`, a superset of
+            the examples in that range, without reading all; `None` if there is none.
         take: function from numbers to a dataset like `examples` that has those alone; `None` if
             the payloads are not in memory.
         has_masks: whether the bytes of an example are those of an image and of its mask.

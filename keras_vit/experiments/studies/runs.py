@@ -16,6 +16,7 @@ from keras_vit.experiments.studies.settings import DATA_SIZE
 from keras_vit.models.variants import find_variant
 from keras_vit.training import job
 from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.starting_model import with_settings
 
 FINETUNING = "finetuning"
 
@@ -131,16 +132,8 @@ def training_exaflops(recipe, model, source, built_by):
     epochs, steps = recipe.epoch_lengths(source.num_examples)
     images = steps * recipe.batch_size
     num_classes = len(source.class_names) if recipe.is_of_classes else 0
-    return count_training_exaflops(
-        find_variant(model),
-        images,
-        epochs,
-        num_classes,
-        recipe.image_size,
-        built_by.pooling,
-        built_by.position_embedding,
-        built_by.axial,
-    )
+    row = with_settings(find_variant(model), built_by)
+    return count_training_exaflops(row, images, epochs, num_classes, recipe.image_size)
 
 
 def run_directory(plan, setting, seed):

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from keras_vit.models.options import is_resnet
-from keras_vit.models.variants import find_variant, with_options
+from keras_vit.models.variants import find_variant, with_sizes
 from keras_vit.training import recipes
 
 DATA_SIZE, DATASETS, PRETRAINING, SHAPES = "data-size", "datasets", "pretraining", "shapes"
@@ -116,7 +116,7 @@ def _shapes(plan):
         variant = find_variant(model)
         for name, sizes in () if is_resnet(variant) else _SHAPES.items():
             for factor in plan.factors:
-                changed = with_options(variant, {s: _scaled(variant, s, factor) for s in sizes})
+                changed = with_sizes(variant, {s: _scaled(variant, s, factor) for s in sizes})
                 yield Setting(f"{model}, {name} x {factor:g}", changed.name)
 
 

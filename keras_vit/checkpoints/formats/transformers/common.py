@@ -193,7 +193,7 @@ def default_names(num_classes):
     return [f"LABEL_{index}" for index in range(num_classes)]
 
 
-def _restore(checkpoint, model, has_new_head, given):
+def _restore(checkpoint, model, has_new_head):
     """Set the thresholds of a multi-label model to those of transformers; see `Format.restore`."""
     config, num_classes = checkpoint.archive.config, model.options.num_classes
     if config.get("problem_type") == SEVERAL_LABELS and num_classes and not has_new_head:

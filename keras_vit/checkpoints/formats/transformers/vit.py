@@ -157,7 +157,7 @@ HUGGINGFACE = _layout(
     "ViTModel",
     "ViTForImageClassification",
     read_only_models=("ViTForMaskedImageModeling",),
-    # As timm, and not as transformers: so it has always been here.
+    # Antialiased, as in timm; transformers does not.
     interpolation="bicubic",
 )
 VIT_MAE = _layout(
