@@ -53,7 +53,7 @@ def build(
         return build_pretrained(row, weights, num_classes, image_size, options)
     changes = {
         "num_classes": row.num_classes if num_classes is None else num_classes,
-        "image_size": image_size or row.image_size or DEFAULT_IMAGE_SIZE,
+        "image_size": DEFAULT_IMAGE_SIZE if image_size is None else image_size,
         "name": builder_name(row),
         **options,
     }

@@ -153,8 +153,8 @@ def _record_thresholds(model, format, files, present, path):
             )
         return
     config = CONFIGURATION[0]
-    if entries and config in files:
-        files[config] |= entries
+    if record and config in files:
+        files[config] |= record
         is_recorded = True
     if not is_recorded:
         logger.warning(
@@ -410,7 +410,7 @@ def lost_options(arrays, configuration, options, format):
     lost = {name: value for name, (_, value) in differences(options, read, compared).items()}
     logged = {"epsilon"}
     # Another GELU changes outputs little, another activation does not.
-    if "gelu" in getattr(options, "activation", ""):
+    if "gelu" in str(getattr(options, "activation", "")):
         logged.add("activation")
     if fatal := sorted(set(lost) - logged):
         raise _not_describable(format, options, fatal)

@@ -17,7 +17,7 @@ def check_images(images, argument="images"):
     Datasets, generators and tensors of a traced function are not looked into.
 
     Args:
-        images: array or tensor, or another input of a model.
+        images: array or tensor, a list or dictionary of them, or another input of a model.
         argument: name of the argument for the error message.
 
     Example:
@@ -27,13 +27,14 @@ def check_images(images, argument="images"):
     Traceback (most recent call last):
     ValueError: `images` must be scaled to [-1, 1], as `keras_vit.preprocess` does. Received: ...
     """
-    if not (isinstance(images, np.ndarray) or keras.ops.is_tensor(images)) or not len(images):
-        return
-    dtype = keras.backend.standardize_dtype(images.dtype)
-    first = keras.ops.convert_to_numpy(keras.ops.cast(images[:1], "float32"))
-    # The comparison is false for NaN.
-    if not keras.backend.is_float_dtype(dtype) or not (np.abs(first) <= MAX_NORMALIZED).all():
-        raise ValueError(
-            f"`{argument}` must be scaled to [-1, 1], as `keras_vit.preprocess` does. "
-            f"Received: values from {first.min()} to {first.max()} of dtype {dtype}"
-        )
+    for array in keras.tree.flatten(images):
+        if not (isinstance(array, np.ndarray) or keras.ops.is_tensor(array)) or not len(array):
+            continue
+        dtype = keras.backend.standardize_dtype(array.dtype)
+        first = keras.ops.convert_to_numpy(keras.ops.cast(array[:1], "float32"))
+        # The comparison is false for NaN.
+        if not keras.backend.is_float_dtype(dtype) or not (np.abs(first) <= MAX_NORMALIZED).all():
+            raise ValueError(
+                f"`{argument}` must be scaled to [-1, 1], as `keras_vit.preprocess` does. "
+                f"Received: values from {first.min()} to {first.max()} of dtype {dtype}"
+            )

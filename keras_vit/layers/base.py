@@ -32,7 +32,7 @@ class KeepsParts:
             for path, part in _sublayers(self).items()
             if part.quantization_mode
         }
-        parts = [*_sublayers(self).values(), *_variables(self).values()]
+        parts = [*_sublayers(self).values(), *variables_by_path(self).values()]
         is_frozen = any(part.trainable != self.trainable for part in parts)
         frozen = {"frozen": frozen_parts(self)} if is_frozen else {}
         return {**config, **({"quantized": quantized} if quantized else {}), **frozen}
@@ -129,7 +129,7 @@ def frozen_parts(layer):
     >>> frozen_parts(layer)
     {'layers': [], 'variables': ['projection/kernel']}
     """
-    parts = {"layers": _sublayers(layer), "variables": _variables(layer)}
+    parts = {"layers": _sublayers(layer), "variables": variables_by_path(layer)}
     return {
         kind: [path for path, part in found.items() if not part.trainable]
         for kind, found in parts.items()
@@ -146,7 +146,7 @@ def freeze_parts(layer, frozen):
     # A layer passes its flag on to all its parts, so parents come first.
     for path, part in _sublayers(layer).items():
         part.trainable = path not in frozen["layers"]
-    for path, variable in _variables(layer).items():
+    for path, variable in variables_by_path(layer).items():
         variable.trainable = path not in frozen["variables"]
 
 
@@ -184,5 +184,6 @@ def _sublayers(layer, prefix=""):
     return found
 
 
-def _variables(layer):
+def variables_by_path(layer):
+    """Return the variables of a layer by their paths in it."""
     return {weight.path.removeprefix(f"{layer.path}/"): weight for weight in layer.weights}

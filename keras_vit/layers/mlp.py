@@ -36,7 +36,7 @@ def quick_gelu(x):
 def as_activation(name):
     """Return the activation function of a name."""
     own = {"gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu}
-    return own[name] if name in own else keras.activations.get(name)
+    return own[name] if isinstance(name, str) and name in own else keras.activations.get(name)
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -224,19 +224,16 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
         maps.append(resized(backbone.output[name], first))
     if len(maps) > 1:
         maps = [keras.layers.Concatenate(dtype=dtype, name="all_maps")(maps)]
-    make = {"linear": _linear, "mask": _masks}[head]
-    logits = ResizeLike(dtype="float32", name="logits")(
-        make(maps[0], num_classes, dtype), backbone.input
-    )
+    if head == "linear":
+        outputs = zero_head(num_classes)(maps[0])
+    else:
+        outputs = _masks(maps[0], num_classes, dtype)
+    logits = ResizeLike(dtype="float32", name="logits")(outputs, backbone.input)
     model = ImageModel(backbone.input, logits, name=backbone.name)
     carry(backbone, model, keeps_head=False)
     # Masks are those of whole images, however the checkpoint crops.
     model.image_spec = model.image_spec.of_whole_image()
     return model
-
-
-def _linear(maps, num_classes, _):
-    return zero_head(num_classes)(maps)
 
 
 def _masks(maps, num_classes, dtype):

@@ -6,6 +6,7 @@ from keras import ops
 from keras_vit.layers.base import KeepsParts, parts
 from keras_vit.layers.resnet import Bottleneck, StandardizedConv2D
 from keras_vit.models.model import carry
+from keras_vit.models.parts import named_weights
 from keras_vit.models.surgery import copy_layer, copy_model, dense_parts, plain, plain_kernels
 
 # Under a mixed policy they compute with their weights in float32.
@@ -15,7 +16,8 @@ NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
 def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
     """Return a model of the same function that computes less in each call.
 
-    It stores the kernels of convolutions standardized, and those of LoRA merged.
+    It stores the kernels of convolutions standardized, and those of LoRA merged. Save `model` rather
+    than this copy, whose norms are reloaded in the policy of their layer.
 
     Args:
         model: a Functional model; it does not change.
@@ -55,11 +57,11 @@ def update_inference_copy(model, copy):
     """Assign the current weights of a model to what `for_inference` returned for it."""
     if copy is model:
         return
-    values = {variable.path: variable.value for variable in model.weights}
-    values |= _standardized(model) | plain_kernels(model)
-    for variable in copy.weights:
+    values, named = _standardized(model) | plain_kernels(model), named_weights(model)
+    for name, variable in named_weights(copy).items():
+        source = named[name]
         # Copied, because a training step on JAX deletes the buffers of `model`.
-        variable.assign(ops.copy(values[variable.path]))
+        variable.assign(ops.copy(values.get(source.path, source.value)))
 
 
 def _changes(layer, casting):

@@ -32,12 +32,12 @@ class Options:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            # JSON has lists and no functions, and none of NumPy's numbers.
+            # JSON has lists, names of Keras's functions, and none of NumPy's numbers.
             if isinstance(value, list):
                 value = tuple(value)
             elif isinstance(value, np.generic):
                 value = value.item()
-            elif callable(value):
+            elif callable(value) and value.__module__.startswith("keras."):
                 value = value.__name__
             object.__setattr__(self, field.name, value)
         for name in ("patch_size", "image_size"):

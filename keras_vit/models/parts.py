@@ -18,7 +18,7 @@ from keras_vit.layers import (
     StandardizedConv2D,
     TransformerBlock,
 )
-from keras_vit.layers.base import parts
+from keras_vit.layers.base import parts, variables_by_path
 from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.resnet import Bottleneck
 from keras_vit.models.vit import ADDED_POSITIONS, default_grid
@@ -118,9 +118,8 @@ def is_segmenter(model):
 
 def has_zero_head(model):
     """Return whether the kernel of the head is zero: all images have the same logits."""
-    weights = model.get_layer("head").weights
-    kernels = [weight.value for weight in weights if weight.name == "kernel"]
-    return not any(bool(ops.any(kernel)) for kernel in kernels)
+    kernels = [weight for weight in model.get_layer("head").weights if weight.name == "kernel"]
+    return not any(bool(ops.any(kernel.value)) for kernel in kernels)
 
 
 def warn_of_zero_head(num_classes):
@@ -216,6 +215,18 @@ def position_table(model):
 def group_norms(model):
     """Return the GroupNorms of a model, also those within units of a ResNet."""
     return [part for part in parts(model) if isinstance(part, GroupNorm)]
+
+
+def named_weights(model):
+    """Return the variables of a model by their layers and their paths in these.
+
+    The whole paths of a copy differ, if one of the models was made in a name scope.
+    """
+    return {
+        f"{layer.name}/{path}": variable
+        for layer in model.layers
+        for path, variable in variables_by_path(layer).items()
+    }
 
 
 def _layers_of(model, kind):

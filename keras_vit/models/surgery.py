@@ -11,7 +11,7 @@ from keras import ops
 from keras_vit.core.arguments import as_pair, grid_size, is_integer
 from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, PatchEmbedding
 from keras_vit.layers.base import KeepsParts, freeze_parts, frozen_parts, parts, set_trainable
-from keras_vit.layers.dense import Dense
+from keras_vit.layers.dense import LORA_KERNELS, Dense
 from keras_vit.models.model import ImageModel, carry, image_spec_of, zero_head
 from keras_vit.models.parts import (
     BLOCKS,
@@ -20,6 +20,7 @@ from keras_vit.models.parts import (
     check_backbone,
     has_distillation_token,
     is_segmenter,
+    named_weights,
     representation,
     stored_grid,
     stored_size,
@@ -382,15 +383,14 @@ def _new_stride(model, patch_size):
 
 def _copy_weights(source, target, values, method):
     grids = stored_grid(source), stored_grid(target)
-    old_variables = {old.path: old for old in source.weights}
-    for layer in target.layers:
-        for new in layer.weights:
-            old = old_variables.get(new.path)
-            if new.path in values:
-                new.assign(values[new.path])
-            # A copy may have matrices of LoRA that the model has not.
-            elif old is not None:
-                new.assign(_resized(old, new, layer, grids, method))
+    named = named_weights(source)
+    for name, new in named_weights(target).items():
+        # A copy may have matrices of LoRA that the model has not.
+        if new.name in LORA_KERNELS and name not in named:
+            continue
+        old, layer = named[name], target.get_layer(name.partition("/")[0])
+        is_given = old.path in values
+        new.assign(values[old.path] if is_given else _resized(old, new, layer, grids, method))
     _keep_mean_of_images(source, target)
 
 

@@ -23,12 +23,13 @@ def test_scaled_images_are_taken():
     [
         (PHOTOS, "of dtype uint8"),
         (PHOTOS.astype("int32"), "of dtype int32"),
+        ({"images": PHOTOS}, "of dtype uint8"),
         (PHOTOS > 100, "of dtype bool"),
         (PHOTOS.astype("float32"), r"values from 0\.0 to 255\.0"),
         (np.where(PHOTOS > 254, np.nan, SCALED), "values from nan to nan"),
         (np.where(PHOTOS > 254, np.inf, SCALED), "to inf"),
     ],
-    ids=["uint8", "int32", "bool", "float", "nan", "inf"],
+    ids=["uint8", "int32", "dictionary", "bool", "float", "nan", "inf"],
 )
 def test_others_are_refused(images, received):
     with pytest.raises(ValueError, match=f"{RULE}.*{received}"):

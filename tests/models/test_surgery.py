@@ -9,9 +9,9 @@ from keras_vit.models import replace_head, resize, vision_transformer
 from keras_vit.models.features import features
 from keras_vit.models.parts import check_classifier
 from keras_vit.models.positions import resize_relative_embedding
-from keras_vit.models.surgery import copy_model
+from keras_vit.models.surgery import copy_model, plain_kernel
 from tests.fixtures.contract import randomise, to_numpy
-from tests.fixtures.kernels import GATED, logits_of, tuned
+from tests.fixtures.kernels import GATED, logits_of, small, tuned
 from tests.fixtures.tiny import TINY, images
 from tests.models.test_lora import MODES
 
@@ -58,6 +58,19 @@ def test_a_copy_is_the_same(mode):
     assert ours == theirs
     copy.get_layer("block_0").layer_scale_1.gamma.assign(np.zeros(8))
     assert to_numpy(model.get_layer("block_0").layer_scale_1.gamma).any()
+
+
+def test_a_model_in_a_name_scope_is_copied_like_others():
+    """Keras opens one in `build` of a layer; the paths of a copy have no scope."""
+    with keras.name_scope("teacher"):
+        model = small()
+    assert model.weights[0].path.startswith("teacher/")
+    for copy in (copy_model(model), keras_vit.resize(model, model.input_shape[1:3])):
+        np.testing.assert_array_equal(logits_of(copy), logits_of(model))
+    quantized = keras_vit.quantize(model, "int8")
+    kernel = to_numpy(plain_kernel(quantized.get_layer("block_0").attention.query))
+    expected = to_numpy(model.get_layer("block_0").attention.query.kernel)
+    np.testing.assert_allclose(kernel, expected, rtol=0, atol=np.abs(expected).max() / 100)
 
 
 @pytest.mark.slow

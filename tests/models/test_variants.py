@@ -92,10 +92,9 @@ LINEAR = [
 @pytest.mark.parametrize("row", LINEAR, ids=lambda row: f"{row['variant']}: {row['source']}")
 def test_counted_from_the_table_alone(row):
     variant = find_variant(row["variant"])
-    count = count_parameters(
-        variant.replace(pooling=row["pooling"]), row["num_classes"], size_of(row)
-    )
-    assert count == row["total_params"]
+    if not is_resnet(variant):
+        variant = variant.replace(pooling=row["pooling"])
+    assert count_parameters(variant, row["num_classes"], size_of(row)) == row["total_params"]
 
 
 @pytest.mark.parametrize("name", NAMES)
