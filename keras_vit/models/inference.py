@@ -16,8 +16,8 @@ NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
 def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
     """Return a model of the same function that computes less in each call.
 
-    It stores the kernels of convolutions standardized, and those of LoRA merged. Save `model` rather
-    than this copy, whose norms are reloaded in the policy of their layer.
+    It stores the kernels of convolutions standardized, and those of LoRA merged. Save `model`, not
+    this copy: its norms would be reloaded in the policy of their layer.
 
     Args:
         model: a Functional model; it does not change.

@@ -366,11 +366,9 @@ def changed_options(options, row=None):
     """
     default = row or type(options)(**options.sizes)
     names = {*options.names(), *options.names("training")} - {"num_classes", "image_size"}
-    # A class token that follows from the pooling, for instance, is no change of its own.
-    names -= {
-        name
-        for name in ("class_token", "patch_bias", "key_bias")
-        if name in names and options.replace(**{name: None}).resolved() == options.resolved()
-    }
+    # The defaults of these follow from other options: a class token from the pooling, for instance.
+    derived = names & {"class_token", "patch_bias", "key_bias"}
+    changed = differences(options, default, names - derived)
+    changed |= differences(options, options.replace(**dict.fromkeys(derived)), derived)
     sizes = {} if row else {name: (size, None) for name, size in options.sizes.items()}
-    return sizes | differences(options, default, sorted(names))
+    return sizes | dict(sorted(changed.items()))

@@ -99,7 +99,7 @@ def test_all_options_are_compared(tmp_path, capsys):
     out = run(capsys, "inspect-checkpoint", tmp_path / "q.keras", "--against", "ViT_Ti16")
     assert out.splitlines()[-4:] == [
         "against ViT_Ti16: 3 differences",
-        "  pooling: map, not token",
         "  num_registers: 4, not 0",
+        "  pooling: map, not token",
         "  qk_norm: True, not False",
     ]

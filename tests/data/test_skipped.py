@@ -2,11 +2,9 @@
 
 import logging
 
-import keras
 import numpy as np
 import pytest
 
-from keras_vit.builders import build
 from keras_vit.data import load
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.serving.predict import read_stored
@@ -95,19 +93,6 @@ def test_a_repeated_dataset_goes_on(photos):
     sizes = [len(labels) for _, labels in dataset.take(40).as_numpy_iterator()]
     assert sizes == [16] * 40
     assert len(dataset.skipped) == len(BROKEN)
-
-
-@pytest.mark.slow
-def test_fit_does_not_warn_of_fewer_batches_than_files(tmp_path):
-    """Warnings are errors in the tests."""
-    root = write_photos(tmp_path, 4, size=(12, 10))
-    (root / "china" / "broken.jpg").write_bytes(b"no image")
-    train = load(f"folder:{root}", EVERYTHING, 8, 4, training=True)
-    assert train.cardinality() == 4
-    model = build("ViT_Ti16(patch_size=8, depth=1)", num_classes=3, image_size=8)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.fit(train, epochs=2, shuffle=False, verbose=0)
-    assert len(train.skipped) == 1
 
 
 def test_a_file_that_vanishes_is_skipped(tmp_path):

@@ -107,8 +107,9 @@ def heads_on_class_token(*heads):
     query, key = (np.zeros(attention.key.kernel.shape) for _ in range(2))
     bias = np.zeros(attention.query.bias.shape)
     for head in heads:
-        key[:, head] = values[:, None]
-        bias[head] = 100
+        of_head = slice(head * width // 2, (head + 1) * width // 2)
+        key[:, of_head] = values[:, None]
+        bias[of_head] = 100
     attention.query.set_weights([query, bias])
     attention.key.set_weights([key, np.zeros(bias.shape)])
     return model

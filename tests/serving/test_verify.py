@@ -139,7 +139,7 @@ def test_a_saved_model_of_transformers_is_refused(tmp_path):
         return {"logits": tf.reduce_mean(pixel_values, (2, 3))}
 
     tf.saved_model.save(tf.Module(), tmp_path / "1", signatures={"serving_default": serve})
-    with pytest.raises(ValueError, match="must be one that `keras-vit export` wrote"):
+    with pytest.raises(ValueError, match="must say how images are resized, as `export` writes it"):
         load_export(tmp_path / "1")
 
 

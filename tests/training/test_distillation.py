@@ -174,8 +174,8 @@ def test_a_run_is_a_teacher_by_its_directory(tmp_path, caplog):
     ("changes", "teacher", "message"),
     [
         ({}, {"num_classes": 4}, "`teacher` must have the dataset's 3 classes"),
-        ({}, {"num_classes": 0}, "`teacher` must be a classifier.*0 heads"),
-        ({}, {"classifier_activation": "softmax"}, "`teacher` must be a classifier.*'softmax'"),
+        ({}, {"num_classes": 0}, "`teacher` must be a classifier.*'pooling'"),
+        ({}, {"classifier_activation": "softmax"}, "`teacher` must be a classifier.*RGB images"),
         ({"loss": "sigmoid"}, {}, "A `teacher` is for the loss 'softmax'.*'sigmoid'"),
         ({"loss": "pixels"}, {}, "A `teacher` is for the loss 'softmax'.*'pixels'"),
         ({"freeze": True}, {}, "needs images, not features.*freeze=True"),

@@ -149,7 +149,7 @@ def test_a_head_that_cannot_be_kept(model, changes, message):
 def test_ablations_are_of_new_models(trained, tmp_path, caplog):
     asked = {"position_placement": "every_layer_shared", "axial": True, "pooling": "gap"}
     built = make_model(small_recipe(image_size=16, **asked), "ViT_Ti16", num_classes=3)
-    assert {name: built.options[name] for name in asked} == asked
+    assert {name: getattr(built.options, name) for name in asked} == asked
     assert not caplog.text
     make_model(small_recipe(image_size=8, **asked), trained, num_classes=3)
     make_model(small_recipe(image_size=32, **asked), "BiT_R50x1", num_classes=3)

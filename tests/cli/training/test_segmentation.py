@@ -112,7 +112,8 @@ def test_wrong_commands(trained, tmp_path, capsys):
 
 def test_it_classifies_no_images(trained, capsys):
     photo = trained / "data" / "test" / "images" / "0.png"
-    assert "a segmenter, whose masks" in error_of(capsys, "predict", trained / "run", photo)
+    error = error_of(capsys, "predict", trained / "run", photo)
+    assert "must map RGB images to logits by its last layer" in error
 
 
 def test_masks_stay_in_their_folder(trained, tmp_path, capsys, monkeypatch):

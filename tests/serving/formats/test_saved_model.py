@@ -126,7 +126,7 @@ def test_pixels_of_another_shape_are_refused(shape, served):
 def test_images_that_are_not_scaled_are_refused(value, served):
     serve, pixels = served[2]["float"], preprocessed(files(2))
     pixels[1, 2, 3, 0] = value
-    message = r"`images` must be scaled to \[-1, 1\],.* values up to.*(inf|255)"
+    message = r"`images` must be in \[-1, 1\].* values up to.*(inf|255)"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         serve(images=tf.constant(pixels))
 

@@ -308,5 +308,5 @@ def test_a_model_without_a_head_has_features(tmp_path):
     found = Predictor(tmp_path / "model.keras", ["features"])(batch)
     expected = keras_vit.features(model, preprocessed(files(2)))
     np.testing.assert_allclose(found["features"], expected, rtol=0, atol=1e-5)
-    with pytest.raises(ValueError, match="a layer called `head`"):
+    with pytest.raises(ValueError, match="by its last layer, `head`"):
         Predictor(tmp_path / "model.keras")(batch)
