@@ -271,9 +271,9 @@ def write_files(path, arrays, files, image_size, **metadata):
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        # The configuration is in its place before the weights.
-        parts = {name: stack.enter_context(replacing(path.with_name(name))) for name in files}
+        # The last ones are renamed first: the configuration is in its place before the weights.
         part = stack.enter_context(replacing(path))
+        parts = {name: stack.enter_context(replacing(path.with_name(name))) for name in files}
         for name, contents in files.items():
             text = json.dumps(contents, indent=2) + "\n"
             parts[name].write_text(text, encoding="utf-8")
