@@ -87,7 +87,7 @@ test-browser: $(VENV)/.browser
 # The installed package in an environment that has no TensorFlow at all: 1 minute.
 test-no-tensorflow:
 	$(PYTHON) -m venv $(VENV)-jax
-	$(VENV)-jax/bin/pip install --quiet keras jax scipy filelock lazy_loader tqdm wrapt pytest
+	$(VENV)-jax/bin/pip install --quiet keras jax scipy filelock lazy_loader safetensors tqdm wrapt pytest
 	$(VENV)-jax/bin/pip install --quiet --no-deps .
 	KERAS_BACKEND=jax $(VENV)-jax/bin/pytest --noconftest -c /dev/null --rootdir .ci \
 		--import-mode importlib --disable-warnings -p no:cacheprovider .ci/test_without_tensorflow.py
@@ -95,7 +95,7 @@ test-no-tensorflow:
 # Layers and models with the oldest versions that are supported, on Python 3.11: 2 minutes.
 test-minimum:
 	$(PYTHON) -m venv $(VENV)-minimum
-	$(VENV)-minimum/bin/pip install --quiet $(MINIMUM) filelock lazy_loader wrapt pytest-xdist hypothesis
+	$(VENV)-minimum/bin/pip install --quiet $(MINIMUM) filelock lazy_loader safetensors wrapt pytest-xdist hypothesis
 	KERAS_BACKEND=jax $(VENV)-minimum/bin/python -m pytest $(PARALLEL) -m "$(NO_OTHERS)" tests/layers keras_vit/layers keras_vit/models \
 		tests/models/test_vit.py tests/models/test_freezing.py tests/models/test_surgery.py
 
