@@ -32,7 +32,7 @@ demo: $(VENV)/.demo
 
 # Times are those of 2 cores with nothing else to do, without the installation.
 
-# The default suite, on the TensorFlow backend: 6 minutes.
+# The default suite, on the TensorFlow backend: 8 minutes.
 test: $(VENV)/.test
 	$(PYTEST) $(PARALLEL)
 

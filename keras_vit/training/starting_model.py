@@ -213,11 +213,9 @@ def with_settings(variant, recipe):
     # In Table 3 of the paper, ResNets have neither dropout nor a hidden layer in the head.
     if is_resnet(variant):
         return variant.replace(image_size=recipe.image_size)
-    names = ("image_size", "dropout", "pooling")
-    names += ("position_embedding", "position_placement", "axial")
-    hidden = variant.embedding_dim if recipe.pre_logits else None
-    settings = {name: getattr(recipe, name) for name in names}
-    return variant.replace(representation_size=hidden, **settings)
+    settings = {name: getattr(recipe, name) for name in OF_THE_MODEL if name != "pre_logits"}
+    settings["representation_size"] = variant.embedding_dim if recipe.pre_logits else None
+    return variant.replace(image_size=recipe.image_size, **settings)
 
 
 def _log_other_resizing(image_spec):
