@@ -107,10 +107,11 @@ class ImageModel(keras.Model):
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         names = "options", "class_names", "thresholds", "image_spec", "layout"
+        facts = {name: config.pop(name) for name in names}
         # Activations may be registered functions.
-        facts = keras.saving.deserialize_keras_object({name: config.pop(name) for name in names})
+        options = keras.saving.deserialize_keras_object(facts["options"])
         model = super().from_config(config, custom_objects)
-        model.options = facts["options"] and options_from_config(facts["options"])
+        model.options = options and options_from_config(options)
         model.class_names, model.thresholds = facts["class_names"], facts["thresholds"]
         model.image_spec, model.layout = ImageSpec(**facts["image_spec"]), facts["layout"]
         follow_dtype(model)
