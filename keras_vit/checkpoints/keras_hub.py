@@ -157,8 +157,6 @@ def _options(model):
 
 def _build(options):
     check_describable(KERAS_HUB, options)
-    import keras_hub
-
     needed = {"activation": "gelu", "position_embedding": "learned", "qk_norm": False}
     needed["resnet_stages"] = None
     different = [name for name, value in needed.items() if getattr(options, name) != value]
@@ -174,6 +172,8 @@ def _build(options):
             "head after a pooling, or neither. "
             f"Received: a model with {', '.join(names)}: {[getattr(options, n) for n in names]}"
         )
+    import keras_hub
+
     backbone = keras_hub.models.ViTBackbone(
         image_shape=(*options.image_size, options.image_channels),
         **{theirs: getattr(options, ours) for ours, theirs in OPTION_NAMES.items()},
