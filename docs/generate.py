@@ -78,9 +78,7 @@ Written by `make docs` from `keras_vit/training/recipes/`.
 """
 RESULTS = pathlib.Path(__file__).parent.parent / "benchmarks" / "results"
 SETTINGS = tuple(
-    (backend, dtype)
-    for backend in ("tensorflow", "jax", "torch")
-    for dtype in ("float32", "mixed_bfloat16")
+    (backend, dtype) for backend in ("tensorflow", "jax") for dtype in ("float32", "mixed_bfloat16")
 )
 RESNETS = (("BiT_R50x1", "tensorflow"), ("BiT_R50x1", "torch"), ("R50_B16", "torch"))
 # With the tanh GELU and with the erf GELU.
@@ -228,7 +226,7 @@ def benchmark_tables():
     ]
     chosen = [
         (f"{peer}, {title}", *(_median(results, peer, part) for results in vit.values()))
-        for peer in ("keras-hub", "ZeroModels", "timm")
+        for peer in ("keras-hub", "ZeroModels")
         for part, title in (("forward", "forward"), ("training", "training step"))
     ]
     return {
