@@ -94,10 +94,10 @@ def load(
         **changes: fields of `Preprocessing` that replace those of `preprocessing`:
             `min_crop_area`, `random_crop_from`, `central_crop_from`, `image_spec`, `flip`,
             `augmentation`, `upright`, `one_hot`. Also `start_step` and `skip`, to resume a repeated
-            dataset: the number of batches seen, and the ids of the images that were skipped
-            (`skipped.ids`); `load(...).from_step(start_step, skip)` does the same. And `balanced`,
-            for training: whether images of classes with few of them are repeated, so that each pass
-            has about equally many of each class.
+            dataset: the number of batches seen, and the images that were skipped, as ids or as
+            `skipped.reasons`; `load(...).from_step(start_step, skip)` does the same. And
+            `balanced`, for training: whether images of classes with few of them are repeated, so
+            that each pass has about equally many of each class.
 
     Returns:
         A `tf.data.Dataset` whose attribute `info` is a `keras_vit.data.DatasetInfo`: class names,
@@ -143,9 +143,11 @@ def load(
             MaskMaker(image_size, maker.preprocessing, num_classes=len(source.class_names)),
             split_masks,
         )
+    maker = dataclasses.replace(maker, scale=source.scale, border=source.border)
     make_pipeline = functools.partial(
         Pipeline,
-        make_image=dataclasses.replace(maker, scale=source.scale, border=source.border).make(),
+        make_image=maker.make(),
+        read_image=maker.read,
         shape=(*maker.image_size, 4 if source.has_masks else 3),
         batch_size=batch_size,
         training=training,
@@ -157,8 +159,10 @@ def load(
         one_hot=maker.preprocessing.one_hot or augmentation.mixes,
     )
 
-    def batches(make, examples, broken=()):
-        """Return the dataset of batches; `broken` are numbers of images that cannot be decoded."""
+    def batches(make, examples, skip=()):
+        """Return the dataset of batches; `skip` is as in `load`."""
+        reasons = skip if isinstance(skip, dict) else dict.fromkeys(skip, "skipped before")
+        broken = source.find_numbers(reasons)
         present = examples.numbers[np.isin(examples.numbers, broken)].tolist()
         if examples.num_examples <= len(present):
             raise ValueError(
@@ -166,26 +170,28 @@ def load(
                 f"{examples.num_examples} images of {name!r}, of which {len(present)} cannot be "
                 f"decoded, for split={split!r}, shard={shard!r}"
             )
-        skipped = Skipped(examples, max_skipped, broken)
+        known = {id: reasons[id] for id in map(source.find_id, broken)}
+        skipped = Skipped(examples, max_skipped, known)
         pipeline = make(source=examples, skipped=skipped, broken=tuple(present))
 
         def from_step(start_step, skip=()):
             resumed = functools.partial(make, start_step=start_step)
-            return batches(resumed, examples, source.find_numbers(skip))
+            return batches(resumed, examples, skip)
 
         def only(numbers):
             part = examples.without(np.setdiff1d(examples.numbers, numbers))
-            return batches(make, part, broken)
+            return batches(make, part, skip)
 
         def with_features(extract):
             once = {"training": False, "repeat": False, "start_step": 0, "one_hot": False}
             images = batches(functools.partial(make, **once), source)
             features, labels = compute_features(images, extract)
             missing = source.find_numbers(images.skipped.ids)
-            found, make_image = feature_source(source, features, labels, missing)
+            found, make_features = feature_source(source, features, labels, missing)
             found = found.balanced() if balanced else found
-            changes = {"make_image": make_image, "shape": features.shape[1:]}
-            return batches(functools.partial(make, **changes), found, missing)
+            changes = {"make_image": make_features, "read_image": make_features}
+            resized = functools.partial(make, **changes, shape=features.shape[1:])
+            return batches(resized, found, images.skipped.reasons)
 
         info = DatasetInfo(
             class_names=source.class_names,
@@ -209,7 +215,7 @@ def load(
             f"masks. Received: balanced=True, training={training}, name={name!r}"
         )
     stored = stored.balanced() if balanced else stored
-    return batches(make_pipeline, stored, source.find_numbers(skip))
+    return batches(make_pipeline, stored, skip)
 
 
 def find_source(

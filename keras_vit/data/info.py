@@ -24,7 +24,7 @@ class DatasetInfo:
         num_examples: number of images of the shard, broken ones included.
         shard: `(index, count)`, the share of one worker.
         skipped: the images that could not be decoded so far: `len(skipped)` counts them,
-            `skipped.ids` lists them. It grows while batches are read, from a mapped dataset too.
+            `skipped.reasons` says why. It grows while batches are read, from a mapped dataset too.
         left_out: `collections.Counter` of the files that are not images, by reason.
         source: the `Source` of the examples, without the repetitions of `balanced`.
         preprocessing: the `Preprocessing` of the images.

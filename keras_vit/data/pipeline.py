@@ -1,18 +1,18 @@
 """The `tf.data` pipeline from the examples of a source to batches of images.
 
-    epochs -> examples of each epoch, shuffled, and the end-of-epoch sentinel -> numbered by keys
-        -> decoded in parallel, failures dropped -> batches -> labels checked, images mixed
+    epochs -> examples of each epoch, shuffled, and an end mark -> numbered by position
+        -> decoded in parallel, with a flag -> broken ones recorded and dropped -> batches
+        -> labels checked, images mixed
 
 A pass is one iteration over the dataset. A dataset that is not repeated has one epoch per pass: the
 first pass is epoch 0, the second epoch 1. Each pass of a repeated dataset has all epochs.
 
 The position of an example counts from 0 through all epochs. An epoch has one position more than
-examples, for its sentinel. Positions are the only source of randomness: the seed of an image is
-`(seed, position)`, that of the order of an epoch `(seed, -1 - epoch)`, and a mixed batch has the
-seed of its first image. So a run resumes at a step by starting with its epoch and skipping the
-examples before it, and broken images keep their positions although they are dropped.
-
-`keras_vit.data.in_flight` explains how failed images are found.
+examples, for its end mark, whose position tells how many were read. Positions are the only source
+of randomness: the seed of an image is `(seed, position)`, that of the order of an epoch
+`(seed, -1 - epoch)`, and a mixed batch has the seed of its first image. So a run resumes at a step
+by starting with its epoch and skipping the examples before it, and broken images keep their
+positions although they are dropped.
 """
 
 import dataclasses
@@ -24,10 +24,12 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_vit.core.arguments import check_integer, is_integer
-from keras_vit.data.in_flight import END, IN_PARALLEL, InFlight, call, first_key_of, position_of
+from keras_vit.data.images.decoding import explain
 from keras_vit.data.skipped import IN_A_LIST, Skipped
 from keras_vit.data.sources.base import Source, not_among
 
+# The number of the mark at the end of an epoch.
+_END = -1
 # Batches. Left to itself, TensorFlow fills half of the memory with them.
 _PREFETCHED = 2
 
@@ -40,6 +42,7 @@ class Pipeline:
         source: a `Source`.
         make_image: a function of the bytes of a file and a seed, an int64 tensor `(2,)`, that
             returns an image.
+        read_image: a function as `make_image` that does only what fails if the file is broken.
         shape: shape of what `make_image` returns.
         batch_size: images in a batch.
         training: whether each epoch is shuffled.
@@ -48,13 +51,14 @@ class Pipeline:
         seed: seed of the order and the augmentation.
         shard: `(index, count)`, the share of one worker.
         skipped: `Skipped`, which records what cannot be decoded.
-        broken: numbers of examples of a repeated dataset that are known to be broken.
+        broken: numbers of examples that are known to be broken.
         mix: a function of images, labels and a seed, for the batches; `None` for none.
         one_hot: whether labels become soft labels.
     """
 
     source: Source
     make_image: Callable
+    read_image: Callable
     shape: tuple[int, ...]
     batch_size: int
     training: bool
@@ -69,12 +73,11 @@ class Pipeline:
 
     def batches(self):
         """Return a dataset of `(images, labels)`."""
-        in_flight = InFlight(self.skipped, self._epoch_length)
         passes = itertools.count()
         numbers = tf.data.Dataset.from_tensors(0).map(
             lambda _: tf.ensure_shape(tf.numpy_function(lambda: next(passes), [], tf.int64), ())
         )
-        dataset = numbers.flat_map(lambda number: self._one_pass(number, in_flight))
+        dataset = numbers.flat_map(self._one_pass)
         if self.repeat:
             endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
             return dataset.apply(endless).prefetch(_PREFETCHED)
@@ -85,81 +88,101 @@ class Pipeline:
         dataset.cardinality = lambda: tf.constant(length, tf.int64)
         return dataset
 
-    def _one_pass(self, number, in_flight):
+    def _one_pass(self, number):
         """Return the batches of one pass."""
-        first_key = first_key_of(number)
-        batches = (
-            self._examples(number, first_key, in_flight)
-            .map(
-                lambda key, example: self._make_image(in_flight, key, *example),
-                num_parallel_calls=IN_PARALLEL,
-                # Whatever the options: `InFlight` relies on the order.
-                deterministic=True,
-            )
-            .ignore_errors()
+        return (
+            self._examples(number)
+            .map(self._make_image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            .map(self._record)
+            .filter(lambda position, number, image, label, is_sound: is_sound)
             .batch(
                 self.batch_size,
                 drop_remainder=self.repeat,
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
             )
-            .map(lambda *batch: self._finish(in_flight, first_key, *batch))
-        )
-        # No more batches, but a last report.
-        end = tf.data.Dataset.from_tensors(first_key_of(number + 1))
-        return batches.concatenate(
-            end.flat_map(lambda key: batches.take(in_flight.report(first_key, key)))
+            .map(self._finish)
         )
 
-    def _examples(self, number, first_key, in_flight):
-        """Return the `(key, example)` of a pass; an example is `(number, payload, label)`."""
+    def _examples(self, number):
+        """Return the `(position, example)` of a pass; an example is `(number, payload, label)`."""
         if not self.repeat:
-            return self._one_epoch(number, first_key)
+            return self._one_epoch(number)
         sound = self.source.num_examples - len(self.broken)
         first_epoch, rest = divmod(self.start_step * self.batch_size, max(sound, 1))
-        epochs = tf.data.Dataset.range(first_epoch, sys.maxsize).take_while(
-            lambda epoch: in_flight.is_tolerable(first_key, first_key + epoch * self._epoch_length)
-        )
-        examples = epochs.flat_map(lambda epoch: self._one_epoch(epoch, first_key))
+        examples = tf.data.Dataset.range(first_epoch, sys.maxsize).flat_map(self._one_epoch)
         if self.broken:
-            examples = examples.filter(lambda key, example: not_among(self.broken, example[0]))
+            examples = examples.filter(lambda _, example: not_among(self.broken, example[0]))
+        # The marks of the epochs before are left out, those of the first epoch are not.
         return examples.skip(rest)
 
-    def _one_epoch(self, epoch, first_key):
+    def _one_epoch(self, epoch):
         # The order depends on the argument `seed` alone, not on the global one.
         tf.random.set_seed(1)
         examples = self.source.examples
         _, _, label = examples.element_spec
-        sentinel = (tf.constant(END, tf.int64), "", tf.zeros(label.shape, label.dtype))
+        end = (tf.constant(_END, tf.int64), "", tf.zeros(label.shape, label.dtype))
         if self.training:
             order = tf.random.stateless_uniform((), self._seed(-1 - epoch), None, None, tf.int64)
             examples = examples.shuffle(
                 self.source.shuffle_buffer, order, reshuffle_each_iteration=False
             )
-        examples = examples.concatenate(tf.data.Dataset.from_tensors(sentinel))
-        return examples.enumerate(first_key + epoch * self._epoch_length)
+        # The end mark tells if a file of records is damaged.
+        examples = examples.ignore_errors().concatenate(tf.data.Dataset.from_tensors(end))
+        return examples.enumerate(epoch * self._epoch_length)
 
     @property
     def _epoch_length(self):
-        """The number of positions of an epoch: the examples and the sentinel."""
+        """The number of positions of an epoch: the examples and the end mark."""
         return self.source.num_examples + 1
 
-    def _make_image(self, in_flight, key, number, payload, label):
-        def make_image(payload):
-            image = self.make_image(self.source.read(payload), self._seed(position_of(key)))
-            return tf.ensure_shape(image, self.shape)
+    def _make_image(self, position, example):
+        """Return one element for each example, always: its image, or zeros and a flag."""
+        number, payload, label = example
 
-        image = in_flight.run(key, number, make_image, payload)
-        return key, number, image, label
+        def make(payload):
+            image = self.make_image(self.source.read(payload), self._seed(position))
+            return tf.ensure_shape(image, self.shape), True
 
-    def _finish(self, in_flight, first_key, keys, numbers, images, labels):
-        with tf.control_dependencies([in_flight.report(first_key, keys[-1])]):
-            labels = tf.identity(labels)
+        made = tf.data.Dataset.from_tensors(payload).map(make).ignore_errors()
+        none = tf.data.Dataset.from_tensors((tf.zeros(self.shape), False))
+        image, is_sound = made.concatenate(none).take(1).get_single_element()
+        return position, number, image, label, is_sound, payload
+
+    def _record(self, position, number, image, label, is_sound, payload):
+        """Record an example that has no image, with the reason."""
+
+        def record():
+            # `tf.numpy_function` would lose zeros at the end of the payload.
+            return tf.py_function(self._explain, [position, number, payload], tf.bool)
+
+        done = tf.cond(is_sound, lambda: tf.constant(True), record)
+        with tf.control_dependencies([done]):
+            return position, number, image, label, tf.identity(is_sound)
+
+    def _explain(self, position, number, payload):
+        if number == _END:
+            self.skipped.check_count(int(position) % self._epoch_length)
+            return True
+        seed, encoded = self._seed(position), b""
+        try:
+            encoded = tf.convert_to_tensor(self.source.read(payload)).numpy()
+            self.read_image(encoded, seed)
+            reason = "it could not be read before, but can be read now"
+        except tf.errors.OpError as error:
+            reason = explain(error, encoded)
+        else:
+            # The file is sound: this raises the error of an augmentation.
+            self.make_image(encoded, seed)
+        self.skipped.add(int(number), reason)
+        return True
+
+    def _finish(self, positions, numbers, images, labels, _):
         self._check_labels(numbers, labels)
         if self.one_hot and labels.shape.rank == 1:
             labels = tf.one_hot(labels, len(self.source.class_names))
         if self.mix is not None:
-            images, labels = self.mix(images, labels, self._seed(position_of(keys[0])))
+            images, labels = self.mix(images, labels, self._seed(positions[0]))
         return images, labels
 
     def _check_labels(self, numbers, labels):
@@ -170,9 +193,10 @@ class Pipeline:
 
         def refuse():
             first = tf.argmax(tf.cast(is_wrong, tf.int32))
-            return call(self.skipped.refuse_label, numbers[first], labels[first])
+            arguments = numbers[first], labels[first]
+            return tf.numpy_function(self.skipped.refuse_label, arguments, tf.bool)
 
-        tf.cond(tf.reduce_any(is_wrong), refuse, lambda: tf.constant(0, tf.int64))
+        tf.cond(tf.reduce_any(is_wrong), refuse, lambda: tf.constant(True))
 
     def _seed(self, position):
         """Return the seed of an image or a batch by its position, or of the order of an epoch.

@@ -5,12 +5,9 @@ import logging
 import threading
 import warnings
 
-import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.fingerprints import name_some
-from keras_vit.data.images.decoding import decode, explain
-from keras_vit.data.sources.listing import other_format_of
 
 # Number of images that may be skipped, whatever their share.
 _ALWAYS_ALLOWED = 10
@@ -21,93 +18,56 @@ COUNT_FROM_1 = "(if labels start at 1, put a line `background` first in `labels.
 
 
 class Skipped:
-    """Record the images of a dataset that could not be decoded.
+    """The images of a dataset that could not be decoded, with reasons. It grows during reading.
 
     Args:
         source: the `Source`.
         max_share: greatest share of the images that may be skipped.
-        numbers: numbers of the examples that are known to be broken.
+        reasons: dictionary from ids that are known to be broken to reasons.
     """
 
-    def __init__(self, source, max_share, numbers=()):
+    def __init__(self, source, max_share, reasons=()):
         self._source, self._max_share = source, max_share
-        self._numbers = {number: source.find_id(number) for number in numbers}
-        self._formats = {}
+        self._reasons = dict(reasons)
         self._lock = threading.Lock()
         self.error = None
 
     @property
+    def reasons(self):
+        """A dictionary from ids, sorted, to the reason why each image was skipped."""
+        with self._lock:
+            return dict(sorted(self._reasons.items()))
+
+    @property
     def ids(self):
         """The sorted ids of the images."""
-        with self._lock:
-            return sorted(self._numbers.values())
+        return [*self.reasons]
 
     def __len__(self):
-        with self._lock:
-            return len(self._numbers)
+        return len(self._reasons)
 
     def __str__(self):
-        shown = name_some([id + self._formats.get(id, "") for id in self.ids], _SHOWN)
         # A source of features is without the images that had none.
-        missing = np.setdiff1d([*self._numbers], self._source.numbers)
-        total = self._source.num_examples + len(missing)
+        missing = len(self) - len(self._source.find_numbers(self.ids))
+        total = self._source.num_examples + missing
+        shown = name_some([f"{id} ({reason})" for id, reason in self.reasons.items()], _SHOWN)
         return f"{len(self)} of {total} images were skipped: {shown}"
 
-    def reasons(self):
-        """Return a dictionary from ids to the reason why each image was skipped."""
-        if self._source.has_masks:
-            with self._lock:
-                numbers = {id: number for number, id in self._numbers.items()}
-            return {id: self._mask_reason(numbers[id]) for id in sorted(numbers)}
-        if self._source.path_of is None:
-            return dict.fromkeys(self.ids, "it cannot be decoded")
+    def add(self, number, reason):
+        """Record the number of an example; raise `ValueError` if there are too many."""
+        id, count = self._source.find_id(number), self._source.num_examples
         with self._lock:
-            paths = {id: self._source.path_of(number) for number, id in self._numbers.items()}
-        return {id: _reason(paths[id]) for id in sorted(paths)}
-
-    def add(self, numbers):
-        """Record the numbers of skipped examples; raise `ValueError` if there are too many."""
-        found = {int(number): self._source.find_id(int(number)) for number in numbers}
-        with self._lock:
-            new = set(found) - set(self._numbers)
-            self._numbers.update(found)
-        for number in sorted(new):
-            self._log(number, found[number])
-        allowed = max(self._max_share * self._source.num_examples, _ALWAYS_ALLOWED)
-        if len(self) > allowed or len(self) >= self._source.num_examples:
+            is_new = id not in self._reasons
+            self._reasons[id] = reason
+        if is_new:
+            logging.getLogger("keras_vit").info("skipped %s: %s", id, reason)
+        if len(self) >= count:
+            self._fail(f"No image could be read. Received: {self}")
+        if len(self) > max(self._max_share * count, _ALWAYS_ALLOWED):
             self._fail(
-                f"{self._rule()}: each must be a complete JPEG, PNG, GIF, BMP or still WebP file"
-                f"{', and its mask right' if self._source.has_masks else ''}. "
-                f"Received: {self}{self._first_mask_reason()}"
+                f"At most a share of {self._max_share:g} of the images may be skipped "
+                f"(`max_skipped`). Received: {self}"
             )
-
-    def _rule(self):
-        if len(self) >= self._source.num_examples:
-            return "No image could be read"
-        return (
-            f"At most a share of {self._max_share:g} of the images may be skipped (`max_skipped`)"
-        )
-
-    def _first_mask_reason(self):
-        if not self._source.has_masks:
-            return ""
-        with self._lock:
-            first = min(self._numbers)
-        return f": {self._mask_reason(first)}"
-
-    def _mask_reason(self, number):
-        """Return why an image and its mask cannot be used."""
-        # That module imports this folder.
-        from keras_vit.data.images.masks import decode_pair
-
-        for _, payload, _ in self._source.some(np.array([number])).take(1):
-            try:
-                encoded = self._source.read(payload)
-                tf.function(decode_pair)(encoded, len(self._source.class_names))
-            except tf.errors.OpError as error:
-                reason = error.message.partition("ValueError: ")[2].partition("\n")[0]
-                return reason or "the image cannot be decoded"
-        return "it could not be read before, but can be read now"
 
     def refuse_label(self, number, label):
         """Raise `ValueError` for an image whose label is not the number of a class."""
@@ -128,15 +88,6 @@ class Skipped:
                 f"All {self._source.num_examples} examples must be read. Received: {count}; "
                 "a file is damaged, changed or missing, or `cache` cannot be written"
             )
-
-    def _log(self, number, id):
-        path = self._source.path_of and self._source.path_of(number)
-        found = path and (other_format_of(path) if tf.io.gfile.exists(path) else "no such file")
-        if found:
-            self._formats[id] = f" ({found})"
-        own = self._mask_reason(number) if self._source.has_masks else "it cannot be decoded"
-        reason = found or own
-        logging.getLogger("keras_vit").info("skipped %s: %s", id, reason)
 
     def _fail(self, message):
         self.error = ValueError(message)
@@ -165,13 +116,3 @@ def explaining_errors(*datasets):
             if dataset.skipped.error is not None:
                 raise dataset.skipped.error from error
         raise
-
-
-def _reason(path):
-    encoded = b""
-    try:
-        encoded = tf.io.read_file(path).numpy()
-        decode(encoded)
-    except tf.errors.OpError as error:
-        return explain(error, encoded)
-    return "it could not be read before, but can be read now"

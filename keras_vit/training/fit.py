@@ -245,6 +245,6 @@ def report_skipped(workdir, *datasets):
             continue
         if len(dataset.skipped):
             logging.getLogger("keras_vit").warning("%s", dataset.skipped)
-        lines += [f"{id}\t{reason}\n" for id, reason in dataset.skipped.reasons().items()]
+        lines += [f"{id}\t{reason}\n" for id, reason in dataset.skipped.reasons.items()]
     if lines:
         write_text(pathlib.Path(workdir) / SKIPPED_FILE, "".join(lines))

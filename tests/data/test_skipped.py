@@ -1,11 +1,14 @@
 """Broken files never stop a run, and are named."""
 
+import functools
 import logging
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_vit.data import load
+from keras_vit.data.images import augment
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.serving.predict import read_stored
 from tests.fixtures.photos import broken_images, odd_images, write_photos
@@ -58,7 +61,7 @@ def test_broken_files_are_left_out_and_named(photos, options, caplog):
 def test_reasons(photos):
     dataset = load(f"folder:{photos}", EVERYTHING, 8, 16)
     count(dataset)
-    reasons = dataset.skipped.reasons()
+    reasons = dataset.skipped.reasons
     assert reasons["flower/broken_huge.png"] == (
         "An image must have from 1 to 89478485 pixels, its height and width are 9460 9460"
     )
@@ -81,7 +84,7 @@ def test_formats_that_are_not_decoded_are_named(tmp_path, caplog):
     dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 16)
     count(dataset)
     assert f"skipped flower/000.jpg: HEIC{convert}" in caplog.messages
-    assert list(dataset.skipped.reasons().values()) == list(heads)
+    assert list(dataset.skipped.reasons.values()) == list(heads)
     assert all(f".jpg ({reason})" in str(dataset.skipped) for reason in heads)
     with pytest.raises(ValueError, match=rf"000.jpg', which is not \(HEIC{convert}\)"):
         read_stored(tmp_path / "flower" / "000.jpg")
@@ -143,7 +146,7 @@ def test_all_of_them_are_an_error(tmp_path):
         path.write_bytes(b"")
     dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 4)
     with (
-        pytest.raises(ValueError, match="No image could be read: each must be"),
+        pytest.raises(ValueError, match="No image could be read"),
         explaining_errors(dataset),
     ):
         count(dataset)
@@ -155,3 +158,16 @@ def test_images_without_features_are_counted(photos):
     assert len(features.skipped) == len(BROKEN)
     assert f"{len(BROKEN)} of {images.num_examples} images were skipped" in str(features.skipped)
     assert features.num_examples == images.num_examples - len(BROKEN)
+
+
+def test_an_error_of_an_augmentation_is_raised(tmp_path, monkeypatch):
+    def fail(image, seed):
+        raise tf.errors.InvalidArgumentError(None, None, "a bug of the augmentation")
+
+    write_photos(tmp_path, 4, size=(12, 10))
+    make = functools.partial(tf.numpy_function, fail, Tout=tf.float32)
+    monkeypatch.setattr(augment, "rand_augment", lambda *_: lambda *inputs: make(inputs))
+    dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 4, training=True, augmentation="light1")
+    with pytest.raises(tf.errors.OpError, match="a bug of the augmentation"):
+        count(dataset)
+    assert len(dataset.skipped) == 0

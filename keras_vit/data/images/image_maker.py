@@ -61,15 +61,15 @@ class ImageMaker:
         def make_image(encoded, seed):
             num = 1 + len(operations)
             first, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, num), num)
-            image = tf.cast(self._crop(encoded, first), tf.float32)
+            image = tf.cast(self.read(encoded, first), tf.float32)
             for operation, own_seed in zip(operations, seeds, strict=True):
                 image = operation(image, own_seed)
             return scale_pixels(image)
 
         return make_image
 
-    def _crop(self, encoded, seed):
-        """Return the crop of an image, resized to `image_size`."""
+    def read(self, encoded, seed):
+        """Return the crop of an image, resized to `image_size`: all that a broken file fails."""
         settings = self.preprocessing
         is_decoded_in_part = settings.min_crop_area is not None and not settings.upright
         if is_decoded_in_part and not self.border:

@@ -9,7 +9,7 @@ import PIL.Image
 import tensorflow as tf
 
 from keras_vit.core.choices import IGNORED
-from keras_vit.data.images.decoding import decode_function
+from keras_vit.data.images.decoding import decode_function, explain
 from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.scaling import scale_pixels
@@ -49,7 +49,7 @@ class MaskMaker(ImageMaker):
         """Return a function of the bytes of `pack` and a seed: `(*image_size, 4)`, float32."""
 
         def make_image(encoded, seed):
-            both = decode_pair(encoded, self.num_classes)
+            both = self.read(encoded, seed)
             first, second = tf.unstack(tf.random.experimental.stateless_split(seed, 2), 2)
             if self.preprocessing.min_crop_area is not None:
                 both = inception_crop_of(both, first, self.preprocessing.min_crop_area)
@@ -59,6 +59,10 @@ class MaskMaker(ImageMaker):
             return self._flip(image, second) if self.preprocessing.flip else image
 
         return make_image
+
+    def read(self, encoded, seed):
+        """Return an image and its mask as `decode_pair`: all that a broken file fails."""
+        return decode_pair(encoded, self.num_classes)
 
 
 def decode_pair(encoded, num_classes):
@@ -114,30 +118,24 @@ def split_masks(images, labels, seed):
     return images[..., :3], tf.cast(images[..., 3], tf.int32)
 
 
-def examples_of(source):
-    """Yield the images and the masks of a `Source` as `numbered_examples_of`, without numbers."""
-    for _, image, mask in numbered_examples_of(source):
-        yield image, mask
-
-
-def numbered_examples_of(source):
+def examples_of(source, skipped=None):
     """Yield the images and the masks of a `Source` at their own sizes.
-
-    Examples that cannot be decoded are left out.
 
     Args:
         source: a `Source` with masks.
+        skipped: the `Skipped` that records examples that cannot be decoded; they are left out.
 
     Yields:
-        The number of an example, its image, uint8 `(height, width, 3)`, and its mask, int32
-        `(height, width)`.
+        An image, uint8 `(height, width, 3)`, and its mask, int32 `(height, width)`.
     """
-    examples = source.encoded().map(
-        lambda number, encoded, _: (number, decode_pair(encoded, len(source.class_names))),
-        num_parallel_calls=tf.data.AUTOTUNE,
-    )
-    for number, both in examples.ignore_errors().as_numpy_iterator():
-        yield int(number), both[..., :3].astype("uint8"), both[..., 3]
+    for number, payload, _ in source.examples:
+        try:
+            both = decode_pair(source.read(payload), len(source.class_names)).numpy()
+        except tf.errors.OpError as error:
+            if skipped is not None:
+                skipped.add(int(number), explain(error))
+            continue
+        yield both[..., :3].astype("uint8"), both[..., 3]
 
 
 def count_pixels(source):

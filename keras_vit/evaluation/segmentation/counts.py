@@ -8,8 +8,7 @@ import numpy as np
 import tqdm
 
 from keras_vit.core.choices import IGNORED
-from keras_vit.data.fingerprints import name_some
-from keras_vit.data.images.masks import numbered_examples_of
+from keras_vit.data.images.masks import examples_of
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.base import Source
 from keras_vit.evaluation.class_names import check_same_classes
@@ -79,24 +78,18 @@ def evaluate_segmentation(
         )
     if names := getattr(model, "class_names", None):
         check_same_classes(list(names), list(source.class_names), must_be_equal=True)
-    confusion, numbers = np.zeros((num_classes, num_classes), "int64"), []
-    total, examples = source.num_examples, numbered_examples_of(source)
-    for number, image, mask in tqdm.tqdm(examples, "segmented", total, unit="image"):
+    confusion, num_images = np.zeros((num_classes, num_classes), "int64"), 0
+    skipped = Skipped(source, max_skipped)
+    examples = tqdm.tqdm(
+        examples_of(source, skipped), "segmented", source.num_examples, unit="image"
+    )
+    for image, mask in examples:
         predicted = segment(model, image, stride, batch_size).argmax(-1)
         pairs = num_classes * mask + predicted
         confusion += np.bincount(pairs[mask != IGNORED], minlength=num_classes**2).reshape(
             confusion.shape
         )
-        numbers.append(number)
-    missing = np.setdiff1d(source.numbers, numbers)
-    reasons = [f"{id}: {reason}" for id, reason in Skipped(source, 1, missing).reasons().items()]
-    if len(missing) > max_skipped * total or not numbers:
-        raise ValueError(
-            f"At most a share of {max_skipped:g} of the images may be skipped, and not all "
-            f"(`max_skipped`). Received: {len(missing)} of {total} skipped, {name_some(reasons)}"
-        )
-    if reasons:
-        logging.getLogger("keras_vit").warning(
-            "%d of %d images were skipped: %s", len(missing), total, name_some(reasons)
-        )
-    return PixelCounts(source.class_names, confusion, len(numbers))
+        num_images += 1
+    if len(skipped):
+        logging.getLogger("keras_vit").warning("%s", skipped)
+    return PixelCounts(source.class_names, confusion, num_images)

@@ -83,7 +83,7 @@ class ResumableFit:
             is_over = rest.was_stopped
             epoch, callbacks = epoch + 1, [RestoreRandomStates(random_states())]
             batch = epoch * self.batches_per_epoch
-            self.train = task.train.from_step(batch, self.train.skipped.ids)
+            self.train = task.train.from_step(batch, self.train.skipped.reasons)
         if epoch < self.epochs and not is_over:
             self._fit(task, model, batch, callbacks)
 
@@ -189,7 +189,7 @@ class ResumableFit:
     def _facts(self, model):
         return {
             "history": self.history,
-            "skipped": self.train.skipped.ids,
+            "skipped": self.train.skipped.reasons,
             "run": self.record["id"],
             "images": self.images,
             "options": self.options,

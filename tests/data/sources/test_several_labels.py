@@ -127,7 +127,7 @@ def test_a_missing_image_is_skipped_and_named(tmp_path):
     dataset = load(name, ALL, 8, 4)
     assert sum(len(labels) for _, labels in dataset.as_numpy_iterator()) == 10
     assert dataset.skipped.ids == ["a/10.png"]
-    assert "No such file" in dataset.skipped.reasons()["a/10.png"]
+    assert "No such file" in dataset.skipped.reasons["a/10.png"]
 
 
 LISTS = [[0, 2], [], [1], [2, 2, 1]]
