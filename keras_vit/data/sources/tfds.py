@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from keras_vit.data.logging import log_once
 from keras_vit.data.sources.base import Source, multi_hot
-from keras_vit.data.sources.network import checked_downloads
 from keras_vit.data.sources.paper import Dataset
 from keras_vit.data.sources.segmentation.folder import pack
 from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
@@ -87,8 +86,7 @@ def _find_builder(name, data_dir):
 def _prepare(builder):
     """Download what is not on disk; TensorFlow Datasets shows its progress."""
     try:
-        with checked_downloads(builder.data_dir_root):
-            builder.download_and_prepare()
+        builder.download_and_prepare()
     except AssertionError as error:
         # Its message names the archive and where to put it.
         raise ValueError(
