@@ -164,13 +164,13 @@ class Pipeline:
         if number == _END:
             self.skipped.check_count(int(position) % self._epoch_length)
             return True
-        seed, encoded = self._seed(position), b""
+        seed, encoded = self._seed(position), tf.constant(b"")
         try:
-            encoded = tf.convert_to_tensor(self.source.read(payload)).numpy()
+            encoded = tf.convert_to_tensor(self.source.read(payload))
             self.read_image(encoded, seed)
             reason = "it could not be read before, but can be read now"
         except tf.errors.OpError as error:
-            reason = explain(error, encoded)
+            reason = explain(error, encoded.numpy())
         else:
             # The file is sound: this raises the error of an augmentation.
             self.make_image(encoded, seed)

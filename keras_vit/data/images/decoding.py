@@ -163,9 +163,11 @@ def explain(error, encoded=b""):
     if format := other_format(encoded):
         return format
     # A function in Python adds its traceback.
-    message = error.message.partition("ValueError: ")[2].partition("\n")[0] or error.message
-    names = r"Graph execution error:.*, in \S+\n|{{.*?}}|\[Op:\w+\].*|assertion failed: "
-    reason = re.sub(names, "", message, flags=re.DOTALL)
+    if own := error.message.partition("ValueError: ")[2].partition("\n")[0]:
+        return own
+    stack, node = r"Graph execution error:.*, in \S+\n", r"{{.*?}}|\[\[\w*\]\]|\[Op:\w+\].*"
+    names = f"{stack}|{node}|assertion failed: "
+    reason = re.sub(names, "", error.message, flags=re.DOTALL)
     return " ".join(reason.replace("[", "").replace("]", "").split())
 
 

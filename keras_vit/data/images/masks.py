@@ -65,6 +65,8 @@ class MaskMaker(ImageMaker):
         return decode_pair(encoded, self.num_classes)
 
 
+# In eager execution a function in Python would get arrays, which lose zeros at the end of bytes.
+@tf.function(autograph=False)
 def decode_pair(encoded, num_classes):
     """Return an image and its mask, the result of `pack`, as int32 `(height, width, 4)`.
 
