@@ -19,7 +19,7 @@ from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair, check_options
 from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names
 from keras_vit.models.files import WEIGHTS_SUFFIX, load_weights
-from keras_vit.models.model import ImageModel, carry, set_origin
+from keras_vit.models.model import ImageModel, carry
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE, is_resnet
 from keras_vit.models.parts import stored_grid, stored_size
 from keras_vit.models.surgery import resize_by
@@ -272,7 +272,6 @@ def _carry_facts(checkpoint, model, keeps_head=True):
             if names is None and num_classes in LABEL_FILES and is_published(checkpoint.path):
                 names = imagenet_class_names(num_classes)
             model.class_names = names
-    set_origin(model, None if is_published(checkpoint.path) else checkpoint.path)
 
 
 def _check_given(options, given):

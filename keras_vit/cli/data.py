@@ -112,6 +112,7 @@ class Data:
         """Decode all images; those that cannot be decoded are logged, and counted here."""
         import tqdm
 
+        from keras_vit.data.images.decoding import is_turned
         from keras_vit.data.skipped import explaining_errors
 
         for split, source in splits.items():
@@ -124,19 +125,22 @@ class Data:
                     bar.update(len(images))
             skipped = str(dataset.skipped) if len(dataset.skipped) else "all images can be decoded"
             print(f"{split}: {skipped}")
+            encoded = source.encoded().ignore_errors().as_numpy_iterator()
+            if turned := sum(is_turned(image) for _, image, _ in encoded):
+                print(
+                    f"{split}: {turned} images are not upright by their EXIF data: see `--upright`"
+                )
 
     def find_splits(self):
         """Return the splits of the dataset, and print their sizes and classes."""
+        from keras_vit.core.text import name_some
         from keras_vit.data.datasets import find_source, splits_of
-        from keras_vit.data.fingerprints import name_some
-        from keras_vit.data.leaks import check_splits
 
         names = splits_of(self.name)
         splits = {name: find_source(self.name, name, data_dir=self.data_dir) for name in names}
         for name, source in splits.items():
             print(f"{name}: {source.num_examples} images")
         print_left_out(next(iter(splits.values())))
-        check_splits(splits)
         classes = next(iter(splits.values())).class_names
         print(f"{len(classes)} classes: {name_some(classes, SHOWN)}")
         return splits

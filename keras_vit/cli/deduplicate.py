@@ -174,10 +174,10 @@ class Deduplicate:
         print(f"Written to {self.output}")
 
     def _find_groups(self, source):
+        from keras_vit.core.text import name_some
         from keras_vit.data.deduplication.groups import find_groups
         from keras_vit.data.deduplication.pictures import draw_groups
         from keras_vit.data.exclusion import write_ids
-        from keras_vit.data.fingerprints import name_some
 
         found = find_groups(source, **self._options())
         write_ids(found, self.output)

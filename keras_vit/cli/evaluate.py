@@ -93,7 +93,6 @@ class Evaluate:
         """Print the metrics of a model, and return them."""
         from keras_vit.cli.convert import as_image_size
         from keras_vit.cli.data import describe_part, print_left_out
-        from keras_vit.data.leaks import warn_of_turned
         from keras_vit.evaluation.classification import predictions
         from keras_vit.experiments.trained_model import open_trained
         from keras_vit.training import distribution
@@ -105,10 +104,8 @@ class Evaluate:
         if dataset.source.has_masks:
             self._check_masks(dataset)
             print_left_out(dataset)
-            trained.warn_of_images(self.data, self.split, dataset.fingerprints())
+            trained.warn_if_trained_on(dataset.source)
             return self._evaluate_masks(trained.model, dataset.source)
-        if not dataset.info.preprocessing.upright and distribution.is_first_process():
-            warn_of_turned([dataset.fingerprints()])
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
         refused = self.confusion or self.confusion_figure
         refused = refused or (self.compare if is_multilabel else self.per_class)
@@ -124,7 +121,7 @@ class Evaluate:
             part = describe_part(self.data, dataset.info.source, self.split, self.classes)
             if part:
                 print(f"{part}; `--split train+validation+test` evaluates all")
-        trained.warn_of_images(self.data, self.split, dataset.fingerprints())
+        trained.warn_if_trained_on(dataset.source)
         wanted = {"compare": self.compare, "central_crop_from": self.central_crop_from}
         num_classes = len(dataset.class_names)
         reported = trained.find_reported(self.data, self.split, num_classes, **wanted)

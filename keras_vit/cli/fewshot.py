@@ -73,7 +73,6 @@ class Fewshot:
                     "`data` must be given for features: those to classify. Received: data=None"
                 )
             train, test = read_features(self.model), read_features(self.data)
-            _warn_of_trained_images(test)
             accuracies = evaluate_stores(train, test, self.shots, seeds, self.method, self.l2)
             print(plain_table(("shots", "accuracy", "seeds"), summary(accuracies)))
             return
@@ -81,7 +80,7 @@ class Fewshot:
         if self.data is None:
             self.classes = self.classes or trained.run.get("classes")
         self.upright = self.upright or trained.is_upright
-        data = trained.find_data(self.data, self.test_split, self.classes, self.data_dir)
+        data = trained.name_of(self.data)
         own = ("model", "data", "seeds", "image_size", "debug")
         options = {name: value for name, value in vars(self).items() if name not in own}
         accuracies = evaluate_fewshot(trained.model, data, seeds=seeds, **options)
@@ -95,16 +94,3 @@ class Fewshot:
                     f"`--{field.name.replace('_', '-')}` is for a model and a dataset. "
                     f"Received: features in {self.model!r}"
                 )
-
-
-def _warn_of_trained_images(store):
-    """Log a warning if the model of a `FeatureStore` was trained on images of its dataset.
-
-    They are found by their ids, which features have, in place of their bytes.
-    """
-    from keras_vit.checkpoints.runs import find_model, read_run
-    from keras_vit.training.runs.trained_on import warn_of_trained_ids
-
-    run = find_model(store.record["model"]).parent
-    if read_run(run / "model.keras").get("data") in store.record["images"]:
-        warn_of_trained_ids(run, store.ids)

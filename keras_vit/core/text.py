@@ -24,6 +24,17 @@ def printable(text):
     )
 
 
+def name_some(ids, count=3):
+    """Return the first of some ids as printable text, with dots if there are more.
+
+    Example:
+    >>> from keras_vit.core.text import name_some
+    >>> name_some(["a", "b", "c"], count=2)
+    'a, b, ...'
+    """
+    return ", ".join([*map(printable, ids[:count]), *["..."][: len(ids) > count]])
+
+
 # What a spreadsheet runs as a formula: not a number, also after the apostrophes of `csv_text`.
 _FORMULA = re.compile(r"'*(?![+-][\d.]+(e[+-]?\d+)?$)[=+\-@\t\r]", re.IGNORECASE)
 

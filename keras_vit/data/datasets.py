@@ -16,7 +16,6 @@ from keras_vit.core.arguments import check_options
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
 from keras_vit.data.exclusion import leave_out
-from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.images.augment import mixing
 from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.masks import MaskMaker, split_masks
@@ -134,7 +133,6 @@ def load(
             "classes are numbered in the order of the dataset: %s", ", ".join(source.class_names)
         )
     source = leave_out(source, exclude, name, split, functools.partial(find_every, name, data_dir))
-    find_fingerprints = functools.cache(functools.partial(fingerprints, source))
     stored = source if cache is None else cached(source, cache)
     augmentation = maker.preprocessing.augmentation
     mix = mixing(augmentation) if augmentation.mixes else None
@@ -202,7 +200,6 @@ def load(
             source=source,
             preprocessing=maker.preprocessing,
             training=training,
-            fingerprints=find_fingerprints,
             from_step=from_step,
             with_features=with_features,
             only=only,

@@ -30,15 +30,13 @@ class DatasetInfo:
         preprocessing: the `Preprocessing` of the images.
         training: whether the dataset was loaded with `training=True`, which shuffles it anew in
             each pass.
-        fingerprints: function that reads all images and returns
-            `keras_vit.data.fingerprints.Fingerprints`.
         from_step: function of `start_step` and `skip` that returns the same dataset from another
             step on, for resuming.
         with_features: function of a function from images to features, that returns the same dataset
             with features, computed once, in place of the images.
         only: function of numbers of examples (`source.numbers`) that returns a dataset of these
-            alone, in the same order. Other images are not decoded. Its `source` and `fingerprints`
-            are still those of all examples.
+            alone, in the same order. Other images are not decoded. Its `source` is
+            still that of all examples.
 
     Example:
     >>> digits = keras_vit.data.load("digits", "test", image_size=16, batch_size=32)
@@ -57,7 +55,6 @@ class DatasetInfo:
     source: "Source"
     preprocessing: Preprocessing
     training: bool
-    fingerprints: Callable
     from_step: Callable
     with_features: Callable
     only: Callable

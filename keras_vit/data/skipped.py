@@ -7,7 +7,7 @@ import warnings
 
 import tensorflow as tf
 
-from keras_vit.data.fingerprints import name_some
+from keras_vit.core.text import name_some
 
 # Number of images that may be skipped, whatever their share.
 _ALWAYS_ALLOWED = 10

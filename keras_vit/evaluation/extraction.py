@@ -16,10 +16,7 @@ from keras import ops
 from keras_vit.core.files import read_npz, replacing
 from keras_vit.core.images import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
-from keras_vit.data.fingerprints import fingerprints
-from keras_vit.data.leaks import warn_of_turned
 from keras_vit.data.sources.features import compute_features
-from keras_vit.data.sources.kinds import has_path
 from keras_vit.evaluation.classification import check_ends
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.inference import for_inference
@@ -93,8 +90,6 @@ def split_features(
     if cache is not None:
         cache = _usable_directory(cache)
     source = find_source(name, split, classes, data_dir)
-    if has_path(name) and not upright:
-        warn_of_turned([fingerprints(source)])
     if cache is None:
         return *compute(), source.class_names
     settings = (

@@ -10,8 +10,7 @@ import keras
 
 from keras_vit.checkpoints.runs import MODELS, find_model, run_of
 from keras_vit.checkpoints.trained import load_trained
-from keras_vit.data.datasets import find_source, load
-from keras_vit.data.fingerprints import fingerprints
+from keras_vit.data.datasets import load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.class_names import check_same_classes
@@ -19,7 +18,7 @@ from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint
 from keras_vit.experiments.reported import find_reported
 from keras_vit.models.model import image_spec_of
 from keras_vit.training.runs.run import EXCLUDED_FILE
-from keras_vit.training.runs.saved_models import check_data_path, warn_of_images
+from keras_vit.training.runs.saved_models import check_data_path
 
 
 def open_trained(
@@ -91,7 +90,7 @@ class TrainedModel:
             ValueError: if there is no name and no run, the classes of model and dataset differ, or
                 as `keras_vit.data.load`.
         """
-        name = self._name_of(data)
+        name = self.name_of(data)
         if data is None:
             check_data_path(name)
         if not options.get("central_crop_from"):
@@ -117,15 +116,8 @@ class TrainedModel:
         """Whether the run turned photographs upright."""
         return self.run.get("recipe", {}).get("upright", False)
 
-    def find_data(self, data, split, classes=None, data_dir=None):
-        """Return the name of a dataset as the run divides it, after a warning of trained images."""
-        name = self._name_of(data)
-        if self.path.suffix == ".keras":
-            images = fingerprints(find_source(name, split, classes, data_dir))
-            warn_of_images(self.path, self.run, images)
-        return name
-
-    def _name_of(self, data):
+    def name_of(self, data):
+        """Return the name of a dataset; that of the run for `None`."""
         name = data or self.run.get("data")
         if name is None:
             raise ValueError(
@@ -137,16 +129,13 @@ class TrainedModel:
         """Whether a dataset is the one that the run trained on; `None` always is."""
         return data is None or absolute_name(data) == self.run.get("data")
 
-    def warn_of_images(self, data, split, images):
-        """Log a warning that names the evaluated images that the model was trained on.
-
-        Args:
-            data: as in `load`.
-            split: as in `load`; the run's own training split needs no warning.
-            images: `Fingerprints` of the evaluated images.
-        """
-        if not (self.is_own_data(data) and split == "train"):
-            warn_of_images(self.path, self.run, images)
+    def warn_if_trained_on(self, source):
+        """Log a warning if the images of a `Source` are those that the model was trained on."""
+        trained_on = self.run.get("images", {}).get("training")
+        if trained_on is not None and trained_on == source.digest():
+            logging.getLogger("keras_vit").warning(
+                "the model was trained on these images: the metrics are not those of new images"
+            )
 
     def find_reported(self, data, split, num_classes, *, compare=None, central_crop_from=None):
         """Return the reported accuracy to compare with.

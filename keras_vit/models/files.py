@@ -11,7 +11,6 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.files import check_zip, hdf5_arrays
-from keras_vit.models.model import set_origin
 
 WEIGHTS_SUFFIX = ".weights.h5"
 # Name of the weights in a `.keras` file.
@@ -44,7 +43,6 @@ def load_weights(model, path):
     except ValueError:
         model.set_weights(before)
         raise
-    set_origin(model, path)
 
 
 def _check_arrays(path, model):
@@ -122,7 +120,6 @@ def load_unchecked(path):
             f"`model` must be a complete Keras model. Received: model={str(path)!r}, "
             f"which cannot be loaded: {error}"
         ) from error
-    set_origin(model, path)
     return model
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import pathlib
 
 import keras
 
@@ -150,7 +149,6 @@ def carry(model, new, keeps_head=True, **changes):
 
     A new head has no class names and no thresholds.
     """
-    set_origin(new, origin_of(model))
     if not (isinstance(model, ImageModel) and isinstance(new, ImageModel)):
         return
     new.options = model.options and model.options.replace(**changes)
@@ -174,16 +172,6 @@ def options_of(model):
 def image_spec_of(model):
     """Return the `ImageSpec` of a model; a model of another class has the default one."""
     return getattr(model, "image_spec", WHOLE_IMAGE)
-
-
-def set_origin(model, path):
-    """Record on a model which file its weights come from; `None` for new or published weights."""
-    model.keras_vit_origin = None if path is None else pathlib.Path(path).resolve()
-
-
-def origin_of(model):
-    """Return the path of `set_origin`, `None` if there is none."""
-    return getattr(model, "keras_vit_origin", None)
 
 
 def zero_head(num_classes, activation=None, distilled=False):

@@ -6,10 +6,9 @@ import pathlib
 import shutil
 import tempfile
 
-from keras_vit.checkpoints.runs import BEST_MODEL, LAST_MODEL, RUN_FILE, read_run
+from keras_vit.checkpoints.runs import BEST_MODEL, LAST_MODEL, read_run
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.data.skipped import explaining_errors
-from keras_vit.models.model import origin_of, set_origin
 from keras_vit.training.callbacks.averaging import assign_averages
 from keras_vit.training.callbacks.regular import MeasureRegularly
 from keras_vit.training.distribution import check_batch, is_first_process
@@ -27,17 +26,9 @@ from keras_vit.training.runs.run import (
     record_places,
     write_text,
 )
-from keras_vit.training.runs.saved_models import images_trained_before
 from keras_vit.training.runs.state import States, check_same_model, recorded_options
-from keras_vit.training.runs.trained_on import (
-    check_same_images,
-    record_images,
-    run_fingerprints,
-    warn_of_overlap,
-    warn_of_validation,
-)
 from keras_vit.training.tasks import make_task
-from keras_vit.training.training_data import for_evaluation
+from keras_vit.training.training_data import for_evaluation, image_digests
 
 
 def fit(
@@ -49,7 +40,6 @@ def fit(
     resume=False,
     save_steps=1000,
     keep=2,
-    trained_before=None,
     exclude=None,
     teacher=None,
     callbacks=(),
@@ -62,7 +52,6 @@ def fit(
     learning rate, norm of the gradients, images per second, share of the time spent waiting for
     data), `best.keras` (by validation accuracy), `last.keras`, `averaged.keras` if the recipe
     averages weights, `states/` to resume from, and `skipped.txt` if images could not be decoded.
-    `trained_on.jsonl` and `validated_on.jsonl` record the images.
 
     If the model was built under the scope of a `keras_vit.training.distribution.strategy`, call
     `fit` in that scope.
@@ -80,8 +69,6 @@ def fit(
             ends with the weights that it would have had without the stop.
         save_steps: number of batches between two saved states; each epoch ends with one too.
         keep: number of states to keep.
-        trained_before: `Fingerprints` of the images that the model was trained on before; by
-            default what its run records (`images_trained_before`).
         exclude: path of the file of ids that were left out of the data, to be copied to
             `excluded.txt`; or `None`.
         teacher: a trained model of the same classes, whose logits the model learns as the recipe
@@ -108,19 +95,13 @@ def fit(
     task = make_task(recipe, model, data, teacher)
     epochs, updates_per_epoch = recipe.epoch_lengths(task.train.num_examples)
     state = _find_state(workdir, keep) if resume else None
-    images = run_fingerprints(data) if is_first_process() else {}
     options = recorded_options(model)
-    has_same_images = state is not None and bool(images)
-    if has_same_images:
-        check_same_images(pathlib.Path(workdir).expanduser(), images, state)
     if state is not None:
         check_same_model(options, state)
     with own_directory(workdir) as own:
         check_new(own, resume)
-        is_new = images and state is None
-        before = _find_trained_before(model, teacher, trained_before, images) if is_new else None
-        digests = [found.digest() for found in (*images.values(), before) if found is not None]
-        facts = {**task.facts, **(facts or {}), **measurements}
+        images = image_digests(*data) if is_first_process() else {}
+        facts = {**task.facts, **(facts or {}), **measurements, "images": images}
         # A teacher may have other dtypes.
         trained = task.model if teacher is None else model
         task.model.compile(
@@ -130,7 +111,7 @@ def fit(
         )
         # Otherwise TensorFlow would trace the first step twice.
         task.model.optimizer.build(task.model.trainable_variables)
-        made = open_run(own, recipe, facts, resume, digests, has_same_images)
+        made = open_run(own, recipe, facts, resume)
         run = ResumableFit(
             recipe,
             own,
@@ -143,17 +124,11 @@ def fit(
             tuple(callbacks),
             verbose,
         )
-        origin = origin_of(model)
         try:
             with locked(own):
                 if made and exclude is not None:
                     shutil.copyfile(pathlib.Path(exclude).expanduser(), own / EXCLUDED_FILE)
-                if state is not None:
-                    run.images = state[1].get("images")
-                elif images:
-                    run.images = record_images(own, images, before)
-                record_places(own, facts, has_same_images)
-                set_origin(model, own / RUN_FILE)
+                record_places(own, facts)
                 if state is None and facts.get("keep_head"):
                     _log_initial_metrics(recipe, task)
                 run.fit(task, model, state)
@@ -162,7 +137,6 @@ def fit(
             # A run that failed before it saved anything leaves nothing in the way of the next.
             if run.states.last is None and not (own / LAST_MODEL).exists():
                 discard(made)
-                set_origin(model, origin)
             raise
         if not (own / BEST_MODEL).exists():
             logging.getLogger("keras_vit").warning(
@@ -196,17 +170,6 @@ def _check_callbacks(recipe, callbacks):
             f"does not change. Received: freeze=True and measurements, {measuring[0].settings}"
         )
     return {"measurements": [callback.settings for callback in measuring]} if measuring else {}
-
-
-def _find_trained_before(model, teacher, given, images):
-    before = images_trained_before(model) if given is None else given
-    taught = None if teacher is None else images_trained_before(teacher)
-    if "validation" in images:
-        warn_of_overlap(images)
-        for found, name in ((before, "starting model"), (taught, "teacher")):
-            if found is not None:
-                warn_of_validation(found, images["validation"], name)
-    return before + taught if before and taught else before or taught
 
 
 def _find_state(workdir, keep):

@@ -17,10 +17,7 @@ from keras_vit.checkpoints.trained import (
     model_digest,
 )
 from keras_vit.core.arguments import grid_size
-from keras_vit.data.datasets import find_source
-from keras_vit.data.exclusion import read_ids
-from keras_vit.data.leaks import check_splits
-from keras_vit.data.sources.kinds import absolute_name, has_path
+from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.data.sources.listing import describe_left_out
 from keras_vit.models.variants import find_variant, is_variant
 from keras_vit.training import distribution
@@ -220,8 +217,8 @@ def train(
         announce(recipe, *datasets, model, examples, keep_head)
         if epoch_examples is not None:
             datasets[0].num_examples = epoch_examples
-        loaded = {split: datasets[0], validation: datasets[1]}
-        warn_of_splits(data, loaded, classes, exclude or (), recipe.upright)
+        if datasets[0].left_out and distribution.is_first_process():
+            logging.getLogger("keras_vit").info("%s", describe_left_out(datasets[0].left_out))
         if not is_built:
             names = datasets[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
@@ -259,23 +256,3 @@ def _scope(is_built, strategy, model_shards):
     if is_built:
         return contextlib.nullcontext()
     return distribution.strategy(strategy, model_shards).scope()
-
-
-def warn_of_splits(name, datasets, classes=None, exclude=(), upright=False):
-    """Log which files of a folder are left out, and what makes the splits of its images mislead.
-
-    `datasets` is a dictionary from the names of splits to datasets of `load`, or `None`; `exclude`
-    are the ids that they leave out, or the path of their file; `upright` is that of the recipe.
-    """
-    if not has_path(name) or not distribution.is_first_process():
-        return
-    loaded = {split: dataset for split, dataset in datasets.items() if dataset is not None}
-    left_out = next(iter(loaded.values())).left_out
-    if left_out:
-        logging.getLogger("keras_vit").info("%s", describe_left_out(left_out))
-    sources = {split: dataset.source for split, dataset in loaded.items()}
-    test = find_source(name, "test", classes)
-    left_out = read_ids(exclude) if isinstance(exclude, (str, os.PathLike)) else exclude
-    sources["test"] = test.without(test.find_numbers(left_out))
-    known = {split: dataset.fingerprints for split, dataset in loaded.items()}
-    check_splits(sources, known, upright)

@@ -1,6 +1,5 @@
 """The task of a recipe: classification of images or pixels, or masked patch prediction."""
 
-import collections
 import dataclasses
 import logging
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from keras_vit.core.choices import IGNORED, SEGMENTATION, TARGETS
 from keras_vit.core.class_names import check_class_names
-from keras_vit.data.fingerprints import name_some
+from keras_vit.core.text import name_some
 from keras_vit.data.images.masks import count_pixels
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
@@ -113,13 +112,12 @@ def _only_head(model, train, validation):
 
 def _class_weights(train):
     """Return the weight of each class, as `model.fit` takes it: 1 for a class of mean size."""
-    counts = collections.Counter(train.fingerprints().labels)
-    if any("," in label for label in counts):
+    if train.source.has_several_labels:
         raise ValueError(
             "`class_balance` needs images of one class each. Received: images with several labels"
         )
-    mean = sum(counts.values()) / len(counts)
-    return {int(label): mean / count for label, count in counts.items()}
+    labels, counts = np.unique(train.source.labels(), return_counts=True)
+    return dict(zip(labels.tolist(), (counts.mean() / counts).tolist(), strict=True))
 
 
 def _check_monitor(recipe, task, model):
@@ -163,11 +161,10 @@ def _check_batches(recipe, train):
 
 def _check_classes(train):
     """Check that there are training images of two classes, and warn of classes without any."""
-    labels = set(train.fingerprints().labels) if is_first_process() else ()
-    # Labels with commas are soft labels or several labels per image.
-    if not labels or any("," in label for label in labels):
+    if train.source.has_several_labels or not is_first_process():
         return
-    empty = [name for i, name in enumerate(train.class_names) if str(i) not in labels]
+    labels = set(train.source.labels().tolist())
+    empty = [name for i, name in enumerate(train.class_names) if i not in labels]
     if len(labels) < 2:
         raise ValueError(
             "The training images must be of at least two classes. Received: images of "

@@ -1,12 +1,14 @@
 """The training and validation data of a recipe."""
 
 import dataclasses
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 
+from keras_vit.core.text import name_some
 from keras_vit.data.datasets import load
 from keras_vit.data.padding import count_images, pad
 from keras_vit.data.processes import process, sum_over_processes
@@ -90,8 +92,23 @@ def load_training_data(
 
 def _describe_whole(dataset, whole):
     """Replace the facts about one process's share by those of the whole dataset."""
-    changes = {name: getattr(whole, name) for name in ("num_examples", "source", "fingerprints")}
+    changes = {name: getattr(whole, name) for name in ("num_examples", "source")}
     dataclasses.replace(dataset.info, **changes).attach(dataset)
+
+
+def image_digests(train, validation):
+    """Return the identities of the images of a run; log those that are in both datasets."""
+    if validation is None:
+        return {"training": train.source.digest()}
+    sources = train.source, validation.source
+    ids = [set(map(source.find_id, source.numbers.tolist())) for source in sources]
+    if both := sorted(set.intersection(*ids)):
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d validation images, which choose the best model, are training images "
+            "too: %s",
+            *(len(both), len(ids[1]), name_some(both)),
+        )
+    return {"training": train.source.digest(), "validation": validation.source.digest()}
 
 
 def for_evaluation(dataset, batch_size):

@@ -42,15 +42,3 @@ def test_the_data_of_a_run(capsys, tmp_path, finished_run):
     tiny_model().save(tmp_path / "model.keras")
     error = error_of(capsys, "fewshot", tmp_path / "model.keras")
     assert "`--data` must be given for a model outside of a run's directory" in error
-
-
-@pytest.mark.slow
-def test_features_of_training_images_are_named(capsys, caplog, tmp_path, finished_run):
-    data = json.loads((finished_run / "run.json").read_text())["data"]
-    for split in ("train", "test"):
-        more = ("--split", split, "--output", tmp_path / split, "--outputs", "features")
-        run(capsys, "predict", finished_run, data, *more)
-    run(capsys, "fewshot", tmp_path / "train", "--data", tmp_path / "test", "--shots", 1)
-    assert "were trained on" not in caplog.text
-    run(capsys, "fewshot", tmp_path / "test", "--data", tmp_path / "train", "--shots", 1)
-    assert "images were trained on, so the metrics are not those of new images" in caplog.text

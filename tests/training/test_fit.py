@@ -77,8 +77,8 @@ def test_run_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = pathlib.Path("digits")
     history = small_fit(run, recipe, model, facts={"data": "digits"})
-    files = "best.keras last.keras metrics.jsonl run.json states tensorboard trained_on.jsonl"
-    assert sorted(path.name for path in run.iterdir()) == [*files.split(), "validated_on.jsonl"]
+    files = "best.keras last.keras metrics.jsonl run.json states tensorboard"
+    assert sorted(path.name for path in run.iterdir()) == files.split()
     facts = json.loads((run / "run.json").read_text())
     assert facts["recipe"] == json.loads(json.dumps(dataclasses.asdict(recipe)))
     assert facts["class_names"] == list(CLASSES)

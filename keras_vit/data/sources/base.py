@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
+from keras_vit.core.text import name_some
 from keras_vit.data.digest import data_digest
-from keras_vit.data.fingerprints import name_some
 from keras_vit.data.images.decoding import cut_border
 
 # As in `vit_jax/configs/common.py`. The buffer holds encoded images.
@@ -107,6 +107,11 @@ class Source:
                 paths = payload.decode().split(SEPARATOR) if self.path_of is not None else ()
                 contents = map(pathlib.Path, paths) if paths else [payload]
                 yield (self.find_id(int(number)), label.tobytes(), *contents)
+
+    def labels(self):
+        """Return the labels of the examples, without those that cannot be read, as an array."""
+        labels = self.examples.map(lambda number, payload, label: label).ignore_errors()
+        return np.concatenate([*labels.batch(_BATCH_SIZE).as_numpy_iterator()])
 
     def encoded(self):
         """Return the examples with their encoded images instead of the payloads."""

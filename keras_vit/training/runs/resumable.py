@@ -42,9 +42,8 @@ MEASURED = "measured"
 class ResumableFit:
     """The epochs of a run, from its start or from a state.
 
-    `record` is the `run.json`. The states contain the model's `options`, `images`, the digests of
-    `record_images`, and the
-    measurements of those `callbacks` that are `MeasureRegularly`.
+    `record` is the `run.json`. The states contain the model's `options`, and the measurements of
+    those `callbacks` that are `MeasureRegularly`.
     """
 
     recipe: Recipe
@@ -57,7 +56,6 @@ class ResumableFit:
     options: dict | None
     callbacks: tuple = ()
     verbose: int | str = "auto"
-    images: dict | None = None
     history: list = dataclasses.field(default_factory=list)
     train: object = None
 
@@ -191,7 +189,6 @@ class ResumableFit:
             "history": self.history,
             "skipped": self.train.skipped.reasons,
             "run": self.record["id"],
-            "images": self.images,
             "options": self.options,
             "thresholds": getattr(model, "thresholds", None),
             "measurements": [callback.rows for callback in self._measuring()],

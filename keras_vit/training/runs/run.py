@@ -20,9 +20,6 @@ METRICS_FILE = "metrics.jsonl"
 SKIPPED_FILE = "skipped.txt"
 # A copy of the file of ids that the run left out of its data.
 EXCLUDED_FILE = "excluded.txt"
-TRAINED_ON = "trained_on.jsonl"
-VALIDATED_ON = "validated_on.jsonl"
-TRAINED_BEFORE = "trained_before.jsonl"
 STATES = "states"
 TENSORBOARD = "tensorboard"
 # Arguments of `train` that do not change the result of a finished run, and their defaults. They are
@@ -32,30 +29,30 @@ _WRITABLE = "`workdir` must be a directory that can be written"
 _OF_DIGEST = re.compile(r"\w+_digest=")
 
 
-def open_run(workdir, recipe, facts, resume=False, digests=(), has_same_images=False):
+def open_run(workdir, recipe, facts, resume=False):
     """Make the directory of a run and write its settings to `run.json`.
 
-    The id of the run depends on the recipe, the facts and the digests of its images. A resumed run
-    may have its model, its teacher and, if it `has_same_images`, its data in another place. Return
-    a list of the paths that were made, for `discard`.
+    The id of the run depends on the recipe and the facts, among them the digests of its images. A
+    resumed run may have its model, its teacher and its data in another place, if they are the same.
+    Return a list of the paths that were made, for `discard`.
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
     # Equal runs have equal ids, so that their files can be compared.
     identity = {name: value for name, value in run.items() if name not in HANDLING}
-    run["id"] = hashlib.sha256(json.dumps([identity, *digests]).encode()).hexdigest()[:16]
+    run["id"] = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
     run["backend"] = keras.backend.backend()
     try:
         is_made = not workdir.exists()
         if _holds_something(workdir):
             check_new(workdir, resume)
-            _check_same(workdir, run, recipe, has_same_images)
+            _check_same(workdir, run, recipe)
             return []
         workdir.mkdir(parents=True, exist_ok=True)
         write_text(workdir / RUN_FILE, json.dumps(run, indent=2) + "\n")
     except OSError as error:
         raise ValueError(f"{_WRITABLE}. Received: workdir={str(workdir)!r} ({error})") from error
     names = (RUN_FILE, METRICS_FILE, TENSORBOARD, STATES, EXCLUDED_FILE)
-    made = [workdir / name for name in (*names, TRAINED_ON, VALIDATED_ON, TRAINED_BEFORE)]
+    made = [workdir / name for name in names]
     return [*made, workdir] if is_made else made
 
 
@@ -112,7 +109,7 @@ def locked(workdir):
         yield
 
 
-def _check_same(workdir, run, recipe, has_same_images):
+def _check_same(workdir, run, recipe):
     """Check that a directory holds the same run, which can be resumed."""
     before = read_run(workdir / LAST_MODEL)
     if "recipe" not in before:
@@ -122,7 +119,7 @@ def _check_same(workdir, run, recipe, has_same_images):
         )
     # A run may resume on other devices.
     names = ("recipe", "keras", "backend", "id", "strategy", "model_shards", "has_ended")
-    not_compared = dict.fromkeys((*names, *HANDLING, *_moved(before, run, has_same_images)))
+    not_compared = dict.fromkeys((*names, *HANDLING, *_moved(before, run)))
     old, new = ({**facts["recipe"], **facts, **not_compared} for facts in (before, run))
     # A dataset orders the classes to keep itself.
     changed = differences(old, new, unordered=("classes",))
@@ -153,14 +150,14 @@ def _refuse_changes(changed, recipe):
         )
 
 
-def record_places(workdir, facts, has_same_images):
+def record_places(workdir, facts):
     """Record in `run.json` where the model, the teacher and the data of a resumed run are now.
 
     The arguments in `HANDLING` are recorded too, as they may have changed.
     """
     before = read_run(workdir / LAST_MODEL)
     run = {name: value for name, value in before.items() if name not in HANDLING}
-    names = (*_moved(before, facts, has_same_images), *(HANDLING.keys() & facts.keys()))
+    names = (*_moved(before, facts), *(HANDLING.keys() & facts.keys()))
     _record(workdir, before, {**run, **{name: facts[name] for name in names}})
 
 
@@ -175,14 +172,14 @@ def _record(workdir, before, run):
         write_text(workdir / RUN_FILE, json.dumps(run, indent=2) + "\n")
 
 
-def _moved(before, run, has_same_images):
+def _moved(before, run):
     """Yield the settings, of files and folders, whose path changed and whose contents did not."""
     for name in ("model", "teacher"):
         digest = run.get(f"{name}_digest")
         is_same = digest is not None and before.get(f"{name}_digest") == digest
         if is_same and before.get(name) != run.get(name):
             yield name
-    if not has_same_images:
+    if before.get("images") != run.get("images"):
         return
     # The list decides which images there are.
     if before.get("exclude") and run.get("exclude") and before["exclude"] != run["exclude"]:

@@ -1,17 +1,14 @@
-"""Save the models of runs with their class names, and say what they were trained on."""
+"""Save the models of runs with their class names."""
 
-import logging
 import pathlib
 
 import keras
 from keras import ops
 
-from keras_vit.checkpoints.runs import RUN_FILE, run_of
 from keras_vit.core.files import exists, replacing
 from keras_vit.data.sources.kinds import find_kind, has_path
-from keras_vit.models.model import ImageModel, carry, origin_of
+from keras_vit.models.model import ImageModel, carry
 from keras_vit.training.distribution import is_spread, to_numpy
-from keras_vit.training.runs.trained_on import images_trained_on, warn_of_trained_images
 
 
 def save_model(model, path, class_names=None):
@@ -55,38 +52,6 @@ def _on_one_device(model):
         keras.distribution.set_distribution(distribution)
     carry(model, copy)
     return copy
-
-
-def images_trained_before(model):
-    """Read which images a model was trained on by the run that it comes from.
-
-    Return `Fingerprints`, or `None` if there is no record. This is logged, except for new and
-    published models.
-    """
-    path = origin_of(model)
-    if path is None:
-        return None
-    log = logging.getLogger("keras_vit")
-    if not path.exists():
-        log.warning(
-            "%s, which the model comes from, is not there: images that it was trained on before "
-            "cannot be named",
-            path,
-        )
-        return None
-    if path.name == RUN_FILE or run_of(path):
-        return images_trained_on(path.parent)
-    log.info("%s does not record the images that it was trained on", path)
-    return None
-
-
-def warn_of_images(model_path, run, images):
-    """Log a warning that names images that a model was trained on, if its run records them.
-
-    `run` is the dictionary of `run_of`.
-    """
-    if run:
-        warn_of_trained_images(pathlib.Path(model_path).parent, images)
 
 
 def check_data_path(name):

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.files import differences, read_npz, replacing
-from keras_vit.data.fingerprints import name_some
+from keras_vit.core.text import name_some
 from keras_vit.training.distribution import is_first_process, to_numpy
 from keras_vit.training.runs.variable_names import named_metrics, named_variables
 

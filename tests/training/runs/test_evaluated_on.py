@@ -1,4 +1,4 @@
-"""Training images among those that a model is evaluated on are named."""
+"""Images that a run is evaluated on: not those that it was trained on, or left out."""
 
 import json
 import shutil
@@ -9,29 +9,28 @@ from keras_vit.cli import main
 from keras_vit.data import find_source
 from keras_vit.training.runs.run import EXCLUDED_FILE
 from tests.fixtures.commands import run, train_arguments
-from tests.training.runs.recorded import images_of, trained_ids
 
 pytestmark = pytest.mark.slow
 
 
-def test_evaluate_names_renamed_and_copied_training_images(root, capsys, caplog):
-    trained = sorted(trained_ids(root))
+def ids_of_test(root):
+    source = find_source(f"folder:{root / 'photos'}", "test")
+    return [*map(source.find_id, source.numbers.tolist())]
+
+
+def test_an_evaluation_of_the_training_images_is_told(root, capsys, caplog):
     assert "images: 4" in run(capsys, "evaluate", root / "run")
     assert "trained on" not in caplog.text
-    test = find_source(f"folder:{root / 'photos'}", "test")
-    victim = root / "photos" / test.find_id(0)
-    shutil.copy(root / "photos" / trained[0], victim)
-    out = run(capsys, "evaluate", root / "run")
-    assert "images: 4" in out
-    assert "1 of the 4 images were trained on" in caplog.text
-    assert test.find_id(0) in caplog.text
-    caplog.clear()
     run(capsys, "evaluate", root / "run", "--split", "train")
-    assert "trained on" not in caplog.text
+    assert "the model was trained on these images" in caplog.text
+    caplog.clear()
+    other = shutil.copytree(root / "photos", root / "other photos")
+    run(capsys, "evaluate", root / "run", "--data", f"folder:{other}", "--split", "train")
+    assert "the model was trained on these images" in caplog.text
 
 
 def test_a_run_is_evaluated_without_what_it_left_out(root, capsys, caplog):
-    left_out = images_of(root / "photos", "test").ids[:2]
+    left_out = ids_of_test(root)[:2]
     exclude = root / "run" / EXCLUDED_FILE
     exclude.write_text("".join(f"{id}\n" for id in left_out))
     run_file = root / "run" / "run.json"
@@ -45,22 +44,8 @@ def test_a_run_is_evaluated_without_what_it_left_out(root, capsys, caplog):
 def test_a_run_keeps_the_list_of_what_it_left_out(root, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exclude = tmp_path / "exclude.txt"
-    exclude.write_text(images_of(root / "photos", "test").ids[0])
+    exclude.write_text(ids_of_test(root)[0])
     arguments = train_arguments(root / "start.keras", root / "photos", tmp_path / "run")
     main([*arguments, "--exclude", "exclude.txt"])
-    exclude.write_text("\n".join(images_of(root / "photos", "test").ids[:3]))
+    exclude.write_text("\n".join(ids_of_test(root)[:3]))
     assert "images: 3" in run(capsys, "evaluate", tmp_path / "run")
-
-
-def test_other_data_are_checked_under_the_name_of_the_training_split(root, capsys, caplog):
-    other = shutil.copytree(root / "photos", root / "other photos")
-    run(capsys, "evaluate", root / "run", "--data", f"folder:{other}", "--split", "train")
-    assert "14 of the 14 images were trained on" in caplog.text
-
-
-def test_few_shots_of_training_images_are_told(root, capsys, caplog):
-    data = ["--data", f"folder:{root / 'photos'}", "--shots", "1"]
-    run(capsys, "fewshot", root / "run", *data)
-    assert "trained on" not in caplog.text
-    run(capsys, "fewshot", root / "run", *data, "--train-split", "test", "--test-split", "train")
-    assert "14 of the 14 images were trained on" in caplog.text

@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 
 from keras_vit.core.imagenet import imagenet_class_names
-from keras_vit.data.fingerprints import name_some
+from keras_vit.core.text import name_some
 from keras_vit.data.logging import log_once
 from keras_vit.data.sources.folder import as_source
 from keras_vit.data.sources.listing import list_images

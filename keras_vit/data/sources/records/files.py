@@ -8,7 +8,7 @@ import re
 
 import tensorflow as tf
 
-from keras_vit.data.fingerprints import name_some
+from keras_vit.core.text import name_some
 from keras_vit.data.logging import log_once
 from keras_vit.data.sources.folder_layout import SPLIT_NAMES
 from keras_vit.data.sources.splits import SPLITS, describe_parts

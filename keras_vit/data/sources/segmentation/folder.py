@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_vit.core.choices import IGNORED
 from keras_vit.core.class_names import check_class_names
-from keras_vit.data.fingerprints import name_some
+from keras_vit.core.text import name_some
 from keras_vit.data.sources.base import SEPARATOR, from_arrays
 from keras_vit.data.sources.division import divide
 from keras_vit.data.sources.folder import shares_of
