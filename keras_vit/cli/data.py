@@ -127,9 +127,7 @@ class Data:
             print(f"{split}: {skipped}")
             encoded = source.encoded().ignore_errors().as_numpy_iterator()
             if turned := sum(is_turned(image) for _, image, _ in encoded):
-                print(
-                    f"{split}: {turned} images are not upright by their EXIF data: see `--upright`"
-                )
+                print(f"{split}: {turned} images are not upright by EXIF; `--upright` turns them")
 
     def find_splits(self):
         """Return the splits of the dataset, and print their sizes and classes."""

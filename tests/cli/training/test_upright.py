@@ -86,5 +86,5 @@ def test_a_run_and_its_pictures(photos, capsys, monkeypatch):
 def test_data_counts_them(photos, capsys, monkeypatch):
     monkeypatch.chdir(photos)
     out = run(capsys, "data", f"folder:{photos}/turned", "--image-size", "8")
-    assert "images are not upright (EXIF data); `--upright` turns them" in out
+    assert "train: 24 images are not upright by EXIF; `--upright` turns them" in out
     assert "not upright" not in run(capsys, "data", f"folder:{photos}/upright", "--image-size", "8")
