@@ -25,7 +25,6 @@ from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
 from keras_vit.training.recipes import Recipe, find_recipe
 from keras_vit.training.recipes.checks import check_accumulation
-from keras_vit.training.recipes.machine import check_memory
 from keras_vit.training.runs.announcement import announce
 from keras_vit.training.runs.run import HANDLING, check_new, check_same_recipe
 from keras_vit.training.runs.saved_models import check_data_path
@@ -222,11 +221,6 @@ def train(
         if not is_built:
             names = datasets[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
-        model_options = getattr(model, "options", None)
-        # Segmenters and other models have none.
-        if model_options is not None:
-            replicas, parts = distribution.num_replicas(), distribution.num_parts()
-            check_memory(recipe, model_options, replicas, parts)
         options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
         options |= {"teacher": teacher, "callbacks": callbacks, "verbose": verbose}
         history = fit(recipe, model, datasets, workdir, facts, **options)

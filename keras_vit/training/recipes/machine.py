@@ -1,7 +1,6 @@
 """Memory of the machine, and the time of a training step."""
 
 import dataclasses
-import logging
 import math
 import shutil
 import subprocess
@@ -13,7 +12,6 @@ import psutil
 
 from keras_vit.core.process import available_memory
 from keras_vit.models.options import is_resnet
-from keras_vit.training.distribution import is_first_process
 from keras_vit.training.optimizers import make_optimizer
 
 
@@ -56,37 +54,6 @@ def bytes_per_image(options):
     tokens, width = math.prod(options.grid) + 1, options.embedding_dim
     layer = tokens * (9 * width + 2 * options.mlp_dim) + 2 * options.num_heads * tokens**2
     return maps + 4 * 2 * options.depth * layer
-
-
-def check_memory(recipe, options, replicas=1, parts=1):
-    """Refuse training steps that cannot fit into the memory, and warn of those that may not.
-
-    The estimate, for float32, may be 1.5 times too high, and 3 times in half precision.
-
-    Args:
-        recipe: a `Recipe`.
-        options: options of the model, as in `keras_vit.models.ImageModel`.
-        replicas: number of replicas that share a batch.
-        parts: number of devices that share each replica.
-
-    Raises:
-        ValueError: if they cannot fit.
-    """
-    # The estimate is for all layers.
-    if recipe.freeze or recipe.remat or recipe.frozen_blocks or recipe.lora_rank:
-        return
-    options = options.replace(image_size=recipe.image_size)
-    images = recipe.batch_size // recipe.accumulation_steps // replicas
-    needed, usable = images * bytes_per_image(options) / parts, usable_memory()
-    text = (
-        f"a step of {images} images of {recipe.image_size} pixels may need {needed / 2**30:.0f} "
-        f"GiB, and {usable / 2**30:.0f} are available: reduce `--batch-size` or `--image-size`, or "
-        "raise `--accumulation-steps`"
-    )
-    if needed > 4 * usable:
-        raise ValueError(f"A training step must fit into the memory. Received: {text}")
-    if needed > usable and is_first_process():
-        logging.getLogger("keras_vit").warning("%s", text)
 
 
 def seconds_per_image(recipe, model, batch_size, steps=3):

@@ -5,9 +5,7 @@ import logging
 
 import pytest
 
-from keras_vit.models import VARIANTS
 from keras_vit.training import RECIPES, load_training_data
-from keras_vit.training.recipes import machine
 from keras_vit.training.runs.announcement import announce
 from tests.fixtures.small_runs import small_model
 
@@ -61,38 +59,6 @@ def test_batches_of_more_images_than_there_are(balance, caplog):
     assert (" to train on (rare classes repeated), " in caplog.messages[0]) == (
         balance == "sampling"
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "gigabytes", "expected"),
-    [
-        (
-            {},
-            64,
-            "a step of 512 images of 384 pixels may need 178 GiB, and 64 are available: reduce "
-            "`--batch-size` or `--image-size`, or raise `--accumulation-steps`",
-        ),
-        ({}, 256, None),
-        ({"accumulation_steps": 4}, 64, None),
-        ({"remat": True}, 64, None),
-        ({"lora_rank": 4}, 64, None),
-        ({"frozen_blocks": 12}, 64, None),
-        ({"freeze": True}, 64, None),
-    ],
-)
-def test_steps_that_may_not_fit_into_the_memory(changes, gigabytes, expected, caplog, monkeypatch):
-    monkeypatch.setattr(machine, "usable_memory", lambda: gigabytes * 2**30)
-    recipe = dataclasses.replace(RECIPES["finetune"], **changes)
-    machine.check_memory(recipe, VARIANTS[0])
-    assert caplog.messages == ([] if expected is None else [expected])
-
-
-def test_steps_that_cannot_fit_into_the_memory(monkeypatch):
-    monkeypatch.setattr(machine, "usable_memory", lambda: 40 * 2**30)
-    message = "must fit into the memory. Received: a step of 512 images of 384 pixels may need 178"
-    with pytest.raises(ValueError, match=message):
-        machine.check_memory(RECIPES["finetune"], VARIANTS[0])
-    machine.check_memory(RECIPES["finetune"], VARIANTS[0], replicas=2, parts=2)
 
 
 def test_a_run_of_very_many_passes_says_so(caplog):

@@ -209,7 +209,7 @@ def test_a_run_goes_on_with_the_weights_that_it_was_begun_with_wherever_they_are
     open_run(tmp_path / "new", RECIPE, {name: "/here/m.keras", digest: "a"})
     moved = {name: "/there/m.keras", digest: "a"}
     open_run(tmp_path / "new", RECIPE, moved, resume=True)
-    record_places(tmp_path / "new", moved, has_same_images=False)
+    record_places(tmp_path / "new", moved)
     message = f"Received: {name}='/here/m.keras' instead of '/there/m.keras'$"
     with pytest.raises(ValueError, match=message):
         open_run(tmp_path / "new", RECIPE, {name: "/here/m.keras", digest: "b"}, resume=True)
