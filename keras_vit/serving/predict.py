@@ -51,7 +51,7 @@ def read_image(path, accurate=False):
 
 
 def upright(encoded, image):
-    """Return the bytes of an image file, of a PNG if it must be rotated to be upright.
+    """Return the bytes of an image file, of a PNG if it must be rotated or no export decodes it.
 
     Args:
         encoded: bytes of the file.
@@ -60,9 +60,10 @@ def upright(encoded, image):
     import tensorflow as tf
 
     from keras_vit.data.images.decoding import read_orientation, turn_upright
+    from keras_vit.data.images.headers import BMP, GIF
 
     orientation = read_orientation(encoded)
-    if orientation == 1:
+    if orientation == 1 and not encoded.startswith((GIF, BMP)):
         return encoded
     return tf.io.encode_png(turn_upright(image, orientation)).numpy()
 

@@ -11,7 +11,7 @@ from keras_vit.data.sources.listing import describe_left_out, list_images
 from keras_vit.models.model import image_spec_of
 from keras_vit.models.parts import stored_size
 from keras_vit.serving.loaded import load_export, preprocess_files
-from keras_vit.serving.predict import read_stored
+from keras_vit.serving.predict import read_image
 
 # An int8 export that is as accurate as its model is well within both.
 MIN_AGREEMENT = 0.9
@@ -50,7 +50,7 @@ def verify(model, version, files, batch_size=8):
     answer = load_export(version)
     expected, found = [], []
     for start in range(0, len(files), batch_size):
-        encoded = [read_stored(path)[0] for path in files[start : start + batch_size]]
+        encoded = [read_image(path) for path in files[start : start + batch_size]]
         images = preprocess_files(encoded, stored_size(model), image_spec_of(model))
         expected.append(keras.ops.convert_to_numpy(model(images, training=False)))
         found.append(answer(encoded))
@@ -100,7 +100,7 @@ def without_broken(files, paths):
     readable, first_error = [], None
     for file in files:
         try:
-            read_stored(file)
+            read_image(file)
             readable.append(file)
         except ValueError as error:
             if file in paths:

@@ -8,19 +8,18 @@ import functools
 import io
 import re
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.pixels import MAX_PIXELS
 from keras_vit.data.images.devices import leave_accelerators
 from keras_vit.data.images.headers import (
     BMP,
+    GIF,
     JPEG,
-    as_one_operation,
-    bmp_palette,
-    cut_bmp,
+    PNG,
     declared_size,
     is_animated_webp,
-    is_webp,
     require,
     starts_with,
     webp_has_alpha,
@@ -32,18 +31,17 @@ from keras_vit.data.sources.listing import other_format
 _JPEG_MARGIN = 4
 
 EXIF_ORIENTATION = 0x0112
+_SIZE_RULE = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and width are"
 
 # All modules that read images import this one.
 leave_accelerators()
 
 
 def decode(encoded, accurate=False):
-    """Decode a JPEG, PNG, GIF (the first frame of an animation), BMP or still WebP to RGB.
+    """Decode a JPEG, PNG, still WebP, GIF (the first frame) or BMP to RGB.
 
-    Grey becomes three equal channels, CMYK is converted, alpha is dropped (transparent pixels of
-    a GIF are black), and of 16 bits the upper 8 are kept. The bytes determine the format, not the
-    name. A BMP must be uncompressed, with 8, 24 or 32 bits per pixel. The first frame of a GIF must
-    fill its canvas.
+    Grey becomes three equal channels, CMYK is converted, alpha is dropped, and of 16 bits the upper
+    8 are kept. The bytes determine the format, not the name.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
@@ -57,8 +55,27 @@ def decode(encoded, accurate=False):
         tf.errors.InvalidArgumentError: if the file is truncated, in another format, or claims more
             than `MAX_PIXELS` pixels.
     """
+    image = tf.cond(
+        starts_with(encoded, GIF) | starts_with(encoded, BMP),
+        lambda: tf.py_function(_decode_by_pillow, [encoded], tf.uint8),
+        lambda: decode_in_graph(encoded, accurate),
+    )
+    return tf.ensure_shape(image, (None, None, 3))
+
+
+def decode_in_graph(encoded, accurate=False):
+    """Decode a JPEG, PNG or still WebP as `decode`, by operations that an export can have."""
     with tf.control_dependencies([check_size(declared_size(encoded))]):
-        return _decode(tf.identity(encoded), accurate)
+        encoded = tf.identity(encoded)
+    method = "INTEGER_ACCURATE" if accurate else ""
+    image = tf.case(
+        [
+            (starts_with(encoded, JPEG), lambda: tf.io.decode_jpeg(encoded, 3, dct_method=method)),
+            (starts_with(encoded, PNG), lambda: tf.io.decode_png(encoded, 3)),
+        ],
+        default=lambda: _decode_webp(encoded),
+    )
+    return tf.ensure_shape(image, (None, None, 3))
 
 
 # The same for datasets. TensorFlow visits the operations of all decoders one by one, also of those
@@ -95,8 +112,7 @@ def check_size(size):
     pixels = tf.reduce_prod(tf.cast(size, tf.int64))
     # Two negative sides have a positive product.
     is_possible = tf.reduce_all(size > 0) & (pixels <= MAX_PIXELS)
-    message = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and width are"
-    with tf.control_dependencies([require(is_possible, message, size)]):
+    with tf.control_dependencies([require(is_possible, _SIZE_RULE, size)]):
         return tf.identity(size)
 
 
@@ -201,38 +217,19 @@ def _orientation_of(encoded):
     return int(orientation) if orientation in range(1, 9) else 1
 
 
-def _decode(encoded, accurate):
-    cases = [
-        (starts_with(encoded, BMP), lambda: _decode_bmp(encoded)),
-        (is_webp(encoded), lambda: _decode_webp(encoded)),
-    ]
-    if accurate:
-        is_jpeg = starts_with(encoded, JPEG)
-        cases.append(
-            (is_jpeg, lambda: tf.io.decode_jpeg(encoded, 3, dct_method="INTEGER_ACCURATE"))
-        )
-    image = tf.case(
-        cases, default=lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False)
-    )
-    return tf.ensure_shape(image, (None, None, 3))
+def _decode_by_pillow(encoded):
+    from PIL import Image
 
-
-@as_one_operation
-def _decode_bmp(encoded):
-    encoded = cut_bmp(encoded)
-    image = tf.io.decode_bmp(encoded, channels=0)
-    has_palette = tf.shape(image)[-1] == 1
-    return tf.cond(has_palette, lambda: _look_up(image[..., 0], encoded), lambda: image[..., :3])
-
-
-def _look_up(indices, encoded):
-    """Return the colors that the pixels of a BMP stand for."""
-    palette, indices = bmp_palette(encoded), tf.cast(indices, tf.int32)
-    # On a GPU `tf.gather` would return zeros for other indices.
-    count, largest = tf.shape(palette)[0], tf.reduce_max(indices)
-    message = "A pixel of a BMP must be one of the colors in its palette. Their number and it are"
-    with tf.control_dependencies([require(largest < count, message, tf.stack([count, largest]))]):
-        return tf.gather(palette, indices)
+    try:
+        with Image.open(io.BytesIO(encoded.numpy()), formats=("GIF", "BMP")) as image:
+            width, height = image.size
+            # Before its pixels are decoded.
+            if not 0 < width * height <= MAX_PIXELS:
+                raise ValueError(f"{_SIZE_RULE} {height} {width}")
+            return np.asarray(image.convert("RGB"))
+    # Pillow raises a dozen kinds of errors for broken files.
+    except Exception as error:
+        raise ValueError(re.sub(r" <.*>", "", str(error))) from error
 
 
 def _decode_webp(encoded):

@@ -123,12 +123,12 @@ def _refuse_bad_images(outputs, encoded, start):
     import numpy as np
     import tensorflow as tf
 
-    from keras_vit.data.images.decoding import decode
+    from keras_vit.data.images.decoding import decode_in_graph
 
     is_bad = outputs["is_bad"].numpy()[: len(encoded)] if "is_bad" in outputs else ()
     for index in np.flatnonzero(is_bad):
         # Raises an error with the reason.
-        decode(encoded[index])
+        decode_in_graph(encoded[index])
         raise tf.errors.InvalidArgumentError(
             None, None, f"The export cannot decode image {start + index}"
         )

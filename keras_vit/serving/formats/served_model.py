@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from keras_vit.core.images import ImageSpec
 from keras_vit.core.pixels import MAX_NORMALIZED
-from keras_vit.data.images.transforms import evaluation_image, read_evaluation_image
+from keras_vit.data.images.decoding import decode_in_graph
+from keras_vit.data.images.transforms import evaluation_image
 from keras_vit.models.parts import representation, token_stride
 from keras_vit.serving.labels import write_labels
 
@@ -110,7 +111,8 @@ class ServedModel(tf.Module):
         shape = (*self.image_size, 3)
 
         def read(number, encoded):
-            return number, read_evaluation_image(encoded, self.image_size, self.image_spec)
+            image = decode_in_graph(encoded, self.image_spec.antialias)
+            return number, evaluation_image(image, self.image_size, self.image_spec)
 
         found = (
             tf.data.Dataset.from_tensor_slices(image_bytes)

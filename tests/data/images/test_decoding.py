@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 from keras_vit.data.images.decoding import (
     check_size,
     decode,
+    decode_in_graph,
     decode_jpeg_part,
     is_turned,
     read_orientation,
@@ -20,7 +21,8 @@ from keras_vit.data.images.transforms import inception_crop
 from tests.fixtures.photos import broken_images, cut_out, odd_images, photographs, to_bytes
 
 ODD, BROKEN = odd_images(), broken_images()
-decode_in_graph = tf.function(decode, input_signature=[tf.TensorSpec((), tf.string)])
+in_graph = tf.function(decode_in_graph, input_signature=[tf.TensorSpec((), tf.string)])
+OF_PILLOW = (".gif", ".bmp")
 # TensorFlow decodes JPEGs with the faster of libjpeg's two transforms, Pillow with the other.
 JPEG_LEVELS = 8
 
@@ -42,40 +44,22 @@ def test_every_kind_is_what_pillow_decodes(name):
     assert levels.max() <= (JPEG_LEVELS if is_jpeg else 0)
     assert levels.mean() < 1
     np.testing.assert_array_equal(decode(ODD[name], accurate=True), expected)
-    np.testing.assert_array_equal(decode_in_graph(ODD[name]), image)
-    assert declared_size(ODD[name]).numpy().tolist() == [44, 60]
+    if not name.endswith(OF_PILLOW):
+        np.testing.assert_array_equal(in_graph(ODD[name]), image)
+        assert declared_size(ODD[name]).numpy().tolist() == [44, 60]
 
 
-def as_gif(canvas, box, extension=b""):
-    """A GIF of 20 x 16 pixels whose frame is said to have another box, left, top, width, height."""
-    pixels = np.random.default_rng(0).integers(0, 256, (16, 20, 3), "uint8")
-    encoded = to_bytes(Image.fromarray(pixels), "GIF")
-    palette = 13 + 3 * 2 ** (encoded[10] % 8 + 1)
-    frame = palette + (8 if encoded[palette] == 0x21 else 0)
-    assert encoded[frame] == 0x2C
-    size, place = np.array(canvas, "<u2").tobytes(), np.array(box, "<u2").tobytes()
-    start = encoded[:6] + size + encoded[10:palette] + extension + encoded[palette:frame]
-    return start + b"," + place + encoded[frame + 9 :]
+@pytest.mark.parametrize("name", [name for name in sorted(ODD) if name.endswith(OF_PILLOW)])
+def test_an_export_does_not_decode_what_pillow_does(name):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Unknown image file format"):
+        in_graph(ODD[name])
 
 
-@pytest.mark.parametrize(
-    ("canvas", "box"),
-    [
-        ((40, 32), (0, 0, 20, 16)),
-        ((40, 32), (20, 16, 20, 16)),
-        ((20, 16), (4, 0, 20, 16)),
-        ((20, 16), (0, 0, 60_000, 60_000)),
-    ],
-)
-def test_a_gif_whose_frame_does_not_fill_the_canvas_is_refused(canvas, box):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must fill its canvas"):
-        decode(as_gif(canvas, box))
-
-
-def test_a_gif_with_extensions_is_decoded():
-    comments = b"!\xfe" + (bytes([255]) + 255 * b",") * 3 + b"\0"
-    encoded = as_gif((20, 16), (0, 0, 20, 16), comments + b"!\xf9\x04\x00\x0a\x00\x00\x00")
-    np.testing.assert_array_equal(decode(encoded), by_pillow("", encoded))
+@pytest.mark.parametrize("file_format", ["GIF", "BMP"])
+def test_a_truncated_file_is_refused(file_format):
+    encoded = to_bytes(cut_out(photographs()["china"], (60, 44), seed=1), file_format)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode(encoded[:-200])
 
 
 def test_webp_tells_sizes_beyond_a_byte():
@@ -87,11 +71,11 @@ def test_webp_tells_sizes_beyond_a_byte():
 @pytest.mark.parametrize("name", sorted(BROKEN))
 def test_broken_file_is_refused(name):
     # The header reveals a decompression bomb.
-    message = "from 1 to 89478485 pixels" if name.startswith("huge") else None
+    message = "89478485 pixels" if name.startswith("huge") else None
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         decode(BROKEN[name])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        decode_in_graph(BROKEN[name])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        in_graph(BROKEN[name])
 
 
 @pytest.mark.parametrize(
