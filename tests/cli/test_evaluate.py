@@ -11,7 +11,7 @@ import sklearn.metrics
 import keras_vit
 from keras_vit.cli.tables import plain_table
 from keras_vit.data import load
-from keras_vit.evaluation.confusion import COLUMNS, class_rows
+from keras_vit.evaluation.metrics import COLUMNS, class_rows
 from keras_vit.experiments import comparison, reported
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.contract import to_numpy

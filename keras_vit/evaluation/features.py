@@ -1,12 +1,11 @@
-"""Features of whole splits, and the cache that they are kept in."""
+"""Features of whole datasets, and the cache that they are kept in."""
 
-import dataclasses
+import contextlib
 import hashlib
 import importlib.metadata
 import logging
 import pathlib
 import re
-import tempfile
 from typing import Any
 
 import keras
@@ -15,9 +14,9 @@ from keras import ops
 
 from keras_vit.core.files import read_npz, replacing
 from keras_vit.core.images import WHOLE_IMAGE
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data import load
 from keras_vit.data.sources.features import compute_features
-from keras_vit.evaluation.classification import check_ends
+from keras_vit.evaluation.classification import as_batches
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.inference import for_inference
 from keras_vit.models.model import image_spec_of
@@ -31,7 +30,7 @@ def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.n
 
     Args:
         model: a model of this package, built, tuned or reloaded.
-        dataset: batches of `(images, labels)`, a dataset of `keras_vit.data.load`.
+        dataset: a dataset of `keras_vit.data.load`, or its `info.dataset`.
 
     Returns:
         `(features, labels)`: float32 `(images, width)`, the representation that the head sees
@@ -48,99 +47,54 @@ def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.n
     >>> features.shape, labels.shape
     ((72, 192), (72,))
     """
-    return _extract(feature_extractor(model), dataset)
+    return _extract(feature_extractor(model), as_batches(dataset))
 
 
-def split_features(
-    model,
-    name,
-    split,
-    batch_size=32,
-    cache=None,
-    classes=None,
-    data_dir=None,
-    central_crop_from=None,
-    max_skipped=0.1,
-    upright=False,
-):
+def split_features(model, name, split, batch_size=32, cache=None, **options):
     """Return features, labels and class names of a split, from a cache directory if one is given.
 
-    With `upright`, photographs are turned by their EXIF orientation.
+    The other options are those of `keras_vit.data.load`.
 
     A file of the cache has a digest of all that the features depend on: weights and configuration
-    of the model, `Source.digest` of the images and labels, the image size, the crop, and the
-    versions. It is used as long as none of these have changed.
+    of the model, `Source.digest` of the images and labels, the preprocessing, and the versions. It
+    is used as long as none of these have changed.
     """
-    extractor = feature_extractor(model)
-    image_size = model.input_shape[1:3]
-    image_spec = WHOLE_IMAGE if central_crop_from else image_spec_of(model)
-
-    def compute():
-        dataset = load(
-            *(name, split, image_size, batch_size),
-            classes=classes,
-            data_dir=data_dir,
-            central_crop_from=central_crop_from,
-            image_spec=image_spec,
-            max_skipped=max_skipped,
-            upright=upright,
-        )
-        return _extract(extractor, dataset)
-
-    if cache is not None:
-        cache = _usable_directory(cache)
-    source = find_source(name, split, classes, data_dir)
+    extractor, image_size = feature_extractor(model), model.input_shape[1:3]
+    spec = WHOLE_IMAGE if options.get("central_crop_from") else image_spec_of(model)
+    batches = load(name, split, image_size, batch_size, image_spec=spec, **options)
     if cache is None:
-        return *compute(), source.class_names
-    settings = (
-        image_size,
-        central_crop_from,
-        max_skipped,
-        upright,
-        *dataclasses.astuple(image_spec),
-    )
-    key = _key(extractor, source.digest(), settings)
+        return *_extract(extractor, batches), batches.class_names
+    cache = pathlib.Path(cache).expanduser()
+    # An error shows before an hour of computing features.
+    cache.mkdir(parents=True, exist_ok=True)
+    dataset, count = batches.info.dataset, batches.info.num_examples
+    key = _key(extractor, dataset.examples.digest(), dataset.maker, dataset.max_skipped)
     # The name is for people; the digest identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")
     path = cache / f"{words}-{key[:16]}.npz"
     found = _read(path, key)
     if found is None:
-        found = compute()
+        found = _extract(extractor, batches)
         _write(path, key, *found)
-    elif len(found[1]) < source.num_examples:
+    elif len(found[1]) < count:
         logging.getLogger("keras_vit").warning(
             "%d of %d images were skipped when the features in %s were computed",
-            *(source.num_examples - len(found[1]), source.num_examples, path),
+            *(count - len(found[1]), count, path),
         )
-    return *found, source.class_names
+    return *found, batches.class_names
 
 
-def _extract(extractor, dataset):
-    _, labels = dataset.element_spec
+def _extract(extractor, batches):
+    _, labels = batches.element_spec
     if labels.shape.rank != 1:
         raise ValueError(
             "The images of the dataset must have one label each. "
             f"Received: labels of shape {tuple(labels.shape)}"
         )
-    check_ends(dataset)
-    found = compute_features(dataset, for_inference(extractor).predict_on_batch)
-    if len(dataset.skipped):
-        logging.getLogger("keras_vit").warning("%s", dataset.skipped)
+    found = compute_features(batches, for_inference(extractor).predict_on_batch)
+    if len(batches.info.skipped):
+        logging.getLogger("keras_vit").warning("%s", batches.info.skipped)
     return found
-
-
-def _usable_directory(path):
-    """Make a directory if it is missing, and check that it can be written."""
-    path = pathlib.Path(path).expanduser()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path).close()
-    except OSError as error:
-        raise ValueError(
-            "`cache` must be a directory that can be written. "
-            f"Received: cache={str(path)!r} ({error})"
-        ) from error
-    return path
 
 
 def _key(extractor, *facts):
@@ -159,17 +113,14 @@ def _read(path, key):
     log = logging.getLogger("keras_vit")
     if not path.exists():
         return None
-    try:
+    # Errors of damaged files have many types.
+    with contextlib.suppress(Exception):
         arrays = read_npz(path)
         if str(arrays["digest"]) == key:
             found = arrays["features"], arrays["labels"]
             log.info("features of %d images are taken from %s", len(found[1]), path)
             return found
-        reason = "is for another model or dataset"
-    # Errors of damaged files have many types.
-    except Exception:
-        reason = "is damaged"
-    log.warning("%s %s; its features are computed again", path, reason)
+    log.warning("%s is damaged or of something else; its features are computed again", path)
     return None
 
 
