@@ -105,7 +105,7 @@ def explaining_errors(*datasets):
         ValueError: if too many images were skipped or a label is out of range.
     """
     for dataset in datasets:
-        dataset.skipped.error = None
+        dataset.info.skipped.error = None
     try:
         with warnings.catch_warnings():
             # Keras warns if there are fewer batches, because images were skipped.
@@ -113,6 +113,6 @@ def explaining_errors(*datasets):
             yield
     except tf.errors.OpError as error:
         for dataset in datasets:
-            if dataset.skipped.error is not None:
-                raise dataset.skipped.error from error
+            if dataset.info.skipped.error is not None:
+                raise dataset.info.skipped.error from error
         raise

@@ -126,8 +126,8 @@ def test_a_missing_image_is_skipped_and_named(tmp_path):
     name = write_csv(tmp_path, [*LINES, "a/10.png,low"])
     dataset = load(name, ALL, 8, 4)
     assert sum(len(labels) for _, labels in dataset.as_numpy_iterator()) == 10
-    assert dataset.skipped.ids == ["a/10.png"]
-    assert "No such file" in dataset.skipped.reasons["a/10.png"]
+    assert dataset.info.skipped.ids == ["a/10.png"]
+    assert "No such file" in dataset.info.skipped.reasons["a/10.png"]
 
 
 LISTS = [[0, 2], [], [1], [2, 2, 1]]
@@ -180,4 +180,4 @@ def test_tensorflow_datasets_with_labels(tmp_path):
     ((_, labels),) = dataset.as_numpy_iterator()
     expected = [np.isin(np.arange(3), row).tolist() for row in LISTS]
     assert sorted(labels.tolist()) == sorted(expected)
-    assert dataset.class_names == ("a", "b", "c") and dataset.source.has_several_labels
+    assert dataset.class_names == ("a", "b", "c") and dataset.info.dataset.source.has_several_labels
