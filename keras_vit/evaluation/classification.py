@@ -161,12 +161,10 @@ def check_same_classes(model_names, data_names, must_be_equal):
             f"{model_names!r:.500}, in this order. "
             f"Received: {len(data_names)} classes, {data_names!r:.500}"
         )
-    has_synsets = all(re.fullmatch(r"n\d{8}", name) for name in data_names)
-    if different and not has_synsets:
+    # Synsets have no other names to compare.
+    if different and not all(re.fullmatch(r"n\d{8}", name) for name in data_names):
         logging.getLogger("keras_vit").warning(
-            "the classes of the model and of the dataset have different names and are compared by "
-            "their order: %r is %r",
-            *different[0],
+            "classes of different names are compared by their order: %r is %r", *different[0]
         )
 
 
@@ -231,11 +229,10 @@ def _logits_and_labels(model, batches):
     )
     with explaining_errors(batches):
         for images, labels in progress:
-            # A smaller batch is padded: JAX would compile again for it, and several devices could
-            # not share it.
+            # A smaller batch is filled up: JAX would compile again for it, and several devices
+            # could not share it.
             size = max(size, len(images))
-            padding = np.zeros((size - len(images), *images.shape[1:]), images.dtype)
-            logits = predict(np.concatenate([images, padding]))
+            logits = predict(np.resize(images, (size, *images.shape[1:])))
             yield np.asarray(logits, "float64")[: len(images)], labels
 
 

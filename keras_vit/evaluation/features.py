@@ -34,11 +34,11 @@ def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.n
 
     Returns:
         `(features, labels)`: float32 `(images, width)`, the representation that the head sees
-        (after `pre_logits`, if there is one), and int32 `(images,)`.
+        (after `pre_logits`, if there is one), and the labels, int32 `(images,)` if images have one.
 
     Raises:
-        ValueError: if the model does not map an image to a vector, images have several labels, the
-            dataset is repeated, or too many images cannot be decoded.
+        ValueError: if the model does not map an image to a vector, the dataset is repeated, or too
+            many images cannot be decoded.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=16)
@@ -61,14 +61,15 @@ def split_features(model, name, split, batch_size=32, cache=None, **options):
     """
     extractor, image_size = feature_extractor(model), model.input_shape[1:3]
     spec = WHOLE_IMAGE if options.get("central_crop_from") else image_spec_of(model)
-    batches = load(name, split, image_size, batch_size, image_spec=spec, **options)
+    batches = as_batches(load(name, split, image_size, batch_size, image_spec=spec, **options))
     if cache is None:
         return *_extract(extractor, batches), batches.class_names
     cache = pathlib.Path(cache).expanduser()
     # An error shows before an hour of computing features.
     cache.mkdir(parents=True, exist_ok=True)
     dataset, count = batches.info.dataset, batches.info.num_examples
-    key = _key(extractor, dataset.examples.digest(), dataset.maker, dataset.max_skipped)
+    order = dataset.training, dataset.seed
+    key = _key(extractor, dataset.examples.digest(), dataset.maker, dataset.max_skipped, order)
     # The name is for people; the digest identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")
     path = cache / f"{words}-{key[:16]}.npz"
@@ -85,12 +86,6 @@ def split_features(model, name, split, batch_size=32, cache=None, **options):
 
 
 def _extract(extractor, batches):
-    _, labels = batches.element_spec
-    if labels.shape.rank != 1:
-        raise ValueError(
-            "The images of the dataset must have one label each. "
-            f"Received: labels of shape {tuple(labels.shape)}"
-        )
     found = compute_features(batches, for_inference(extractor).predict_on_batch)
     if len(batches.info.skipped):
         logging.getLogger("keras_vit").warning("%s", batches.info.skipped)

@@ -66,21 +66,12 @@ def read_features(folder):
     >>> read_features(tmp_path / "features").features.shape
     (359, 192)
     """
-    folder = pathlib.Path(folder).expanduser()
-    record = json.loads((folder / PREDICTIONS_RECORD).read_text(encoding="utf-8"))
-    table = _read_sound(folder, record["num_images"])
-    flat = np.concatenate([part.flatten().to_numpy() for part in table["features"].chunks])
-    labels = as_objects(table["label"].to_pylist()) if "label" in table.column_names else None
-    ids = as_objects(table["id"].to_pylist())
-    return FeatureStore(ids, flat.reshape(len(ids), -1), labels, record)
-
-
-def _read_sound(folder, num_images):
-    """Read the rows of the images that could be decoded."""
     import pyarrow.compute
     import pyarrow.dataset
     import pyarrow.parquet
 
+    folder = pathlib.Path(folder).expanduser()
+    record = json.loads((folder / PREDICTIONS_RECORD).read_text(encoding="utf-8"))
     # A file that another job wrote at the same time has rows that do not belong here.
     jobs = {
         pyarrow.parquet.read_metadata(path).metadata[PREDICTIONS_JOB]
@@ -89,9 +80,9 @@ def _read_sound(folder, num_images):
     dataset = pyarrow.dataset.dataset(folder, format="parquet")
     label = ["label"] if "label" in dataset.schema.names else []
     table = dataset.to_table(columns=["id", "features", "error", *label])
-    if len(table) != num_images or len(jobs) > 1:
+    if len(table) != record["num_images"] or len(jobs) > 1:
         raise ValueError(
-            f"All {num_images} images must have a row: run the command that wrote them again. "
+            f"All {record['num_images']} images must have a row: run the command again. "
             f"Received: {str(folder)!r} with {len(table)} rows of {len(jobs)} commands"
         )
     sound = table.filter(pyarrow.compute.is_null(table["error"]))
@@ -100,7 +91,10 @@ def _read_sound(folder, num_images):
             "%d of %d images in %s have no features, because they cannot be decoded",
             *(len(table) - len(sound), len(table), folder),
         )
-    return sound
+    flat = np.concatenate([part.flatten().to_numpy() for part in sound["features"].chunks])
+    ids = as_objects(sound["id"].to_pylist())
+    labels = as_objects(sound["label"].to_pylist()) if label else None
+    return FeatureStore(ids, flat.reshape(len(ids), -1), labels, record)
 
 
 def evaluate_stores(train, test, shots=None, seeds=SEEDS, method="least-squares", l2=None):

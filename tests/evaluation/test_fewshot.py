@@ -164,7 +164,7 @@ def test_wrong_settings(options, message):
         ({1: np.zeros(7, "int32")}, "`train_labels` must be as many.*Received: 7 for 40"),
         ({1: np.full(40, -1)}, "`train_labels` must be .* from 0 to 2"),
         ({3: np.full(80, 3)}, "`test_labels` must be .* from 0 to 2"),
-        ({2: np.full((80, 5), np.nan)}, "must be finite. Received: 80 examples"),
+        ({2: np.full((80, 5), np.nan)}, "`test_features` must be finite"),
     ],
 )
 def test_wrong_examples(changes, message):

@@ -97,7 +97,7 @@ def test_broken_images_change_the_choice_as_in_the_command(kept, photos, monkeyp
     if kept:
         assert measure() == expected
     else:
-        with pytest.raises(ValueError, match="No image could be read.*no such file"):
+        with pytest.raises(ValueError, match="No such file"):
             measure()
 
 
@@ -161,21 +161,13 @@ def test_wrong_arguments(data, options, message):
         FewshotAccuracy(data, **options)
 
 
-def test_splits_without_images_or_with_other_classes(photos):
-    names = [str(path.relative_to(photos.parent)) for path in sorted(photos.rglob("*.png"))]
-    lines = [f"{name},{'cat dog' if number % 2 else 'cat'}\n" for number, name in enumerate(names)]
-    (photos.parent / "labels.csv").write_text("".join(lines))
-    with pytest.raises(ValueError, match="the same classes, one for each image"):
-        FewshotAccuracy(f"csv:{photos.parent / 'labels.csv'}")
+def test_splits_without_images(photos):
     for path in photos.glob("test/*/*.png"):
         path.unlink()
     with pytest.raises(ValueError, match="The split 'test' of the folder .* must have an image"):
         FewshotAccuracy(f"folder:{photos}")
 
 
-def test_models_without_one_vector_or_one_size():
-    fewshot = FewshotAccuracy("digits", classes=CLASSES)
+def test_models_without_one_vector():
     with pytest.raises(ValueError, match="`model` must map RGB images to a vector"):
-        fewshot(tiny_model(pooling=None, num_classes=0))
-    with pytest.raises(ValueError, match="`model` must be of one image size"):
-        fewshot(tiny_model(image_size=None))
+        FewshotAccuracy("digits", classes=CLASSES)(tiny_model(pooling=None, num_classes=0))
