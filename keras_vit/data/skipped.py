@@ -72,13 +72,10 @@ class Skipped:
     def refuse_label(self, number, label):
         """Raise `ValueError` for an image whose label is not the number of a class."""
         count = len(self._source.class_names)
-        hints = {-1: " (not exactly one label; `tfrecord-lists:PATTERN` has several)"}
-        if self._source.record_files:
-            hints[count] = hints[IN_A_LIST] = f" {COUNT_FROM_1}"
         shown = "a list with another" if label == IN_A_LIST else f"label={label}"
         self._fail(
             f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
-            f"{shown} of {self._source.find_id(int(number))}{hints.get(int(label), '')}"
+            f"{shown} of {self._source.find_id(int(number))}"
         )
 
     def check_count(self, count):
