@@ -27,10 +27,11 @@ class LabelPredictions:
 
     def per_class(self):
         """Return images, average precision and F1 per class, NaN for classes without an image."""
+        precision = average_precision(self.labels, self.logits)
         predicted = scipy.special.expit(self.logits) > np.array(self.thresholds, "float32")
         images, hits = self.labels.sum(axis=0), (predicted & self.labels).sum(axis=0)
         f1 = np.where(images > 0, 2 * hits / np.maximum(predicted.sum(axis=0) + images, 1), np.nan)
-        return images, average_precision(self.labels, self.logits), f1
+        return images, precision, f1
 
     def summary(self):
         """Return `images`, `mean_average_precision` and `f1`, means over classes with images."""

@@ -78,7 +78,7 @@ def test_classes_of_a_checkpoint_in_another_order(tmp_path, capsys):
     model = classifier(num_classes=2)
     for names, command, message in (
         (["cat", "dog"], run, "accuracy"),
-        (["dog", "cat"], error_of, "the model's classes ['dog', 'cat']"),
+        (["dog", "cat"], error_of, "the model's 2 classes, ['dog', 'cat']"),
     ):
         path = tmp_path / names[0]
         keras_vit.save_checkpoint(model, path, "huggingface", class_names=names)
