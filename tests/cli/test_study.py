@@ -79,7 +79,7 @@ def test_command(tmp_path, capsys):
         ("data-size digits_pretrain --fewshot-classes 2", "`--fewshot-classes` needs"),
         ("data-size digits_pretrain --fewshot-data digits --fewshot-classes 2", "at least two"),
         ("data-size digits_pretrain --fewshot-data folder:none", "must name a folder"),
-        ("data-size digits_pretrain --shots 0", "`shots` must be positive"),
+        ("data-size digits_pretrain --shots 0", "`--shots` must be an integer of at least 1"),
     ],
 )
 def test_wrong_commands(arguments, message, tmp_path, capsys):

@@ -69,13 +69,14 @@ def nodes_of(node):
             for p in ("gap", "map", "token_gap")
         ),
         *(("ViT_Ti16", {"image_size": 64, **options}) for options in ABLATIONS),
+        ("R_Ti16", {"image_size": (64, 96)}),
         *((name, {}) for name in SMALL),
         *(pytest.param(name, {}, marks=pytest.mark.large) for name in LARGE),
     ],
 )
 def test_operations_are_the_profilers(name, options):
     model = getattr(keras_vit, name)(**options)
-    size = model.input_shape[1]
+    size = model.input_shape[1:3]
     assert profiled_operations(model) == count_flops(model.options, model.output_shape[1], size)
 
 

@@ -82,19 +82,25 @@ def test_what_cannot_be_read_is_skipped(model, tmp_path, caplog):
         evaluate_segmentation(model, source, max_skipped=1.0)
 
 
-def test_wrong_arguments(model, tmp_path):
-    with pytest.raises(ValueError, match="`source` must have masks"):
+def test_other_classes(model, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="`source` must have masks of the model's classes"):
         evaluate_segmentation(model, find_source("digits", "test"))
-    for stride in (0, 17):
-        with pytest.raises(ValueError, match=f"`stride` must be from 1 to 16.* stride={stride}"):
-            segment(model, random_image(), stride=stride)
-    model.class_names = ("background", "blue", "red")
+    monkeypatch.setattr(model, "class_names", ("background", "blue", "red"))
     with pytest.raises(ValueError, match="red"):
         evaluate_segmentation(model, find_source(f"masks:{write_masks(tmp_path)}", "test"))
+
+
+@pytest.mark.parametrize("stride", [0, 17])
+def test_strides_that_leave_gaps(stride, model):
+    with pytest.raises(ValueError, match=f"`stride` must be from 1 to 16.* stride={stride}"):
+        segment(model, random_image(), stride=stride)
+
+
+def test_a_segmenter_of_any_size():
     vit = keras_vit.resize(keras_vit.vision_transformer(**TINY))
-    free = keras_vit.segmenter(keras_vit.backbone(vit, kind="blocks"), 3)
+    model = keras_vit.segmenter(keras_vit.backbone(vit, kind="blocks"), 3)
     with pytest.raises(ValueError, match="of one image size"):
-        segment(free, random_image())
+        segment(model, random_image())
 
 
 def test_images_of_floats_are_refused(model):
