@@ -12,9 +12,8 @@ import pytest
 from keras_vit.models import freeze_blocks
 from keras_vit.models.files import load_model
 from keras_vit.training import job
-from keras_vit.training.callbacks import SaveState
 from keras_vit.training.distillation import Distiller, distill
-from keras_vit.training.fit import fit
+from keras_vit.training.saving import SaveState
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.run_to_be_killed import RECIPE
 from tests.fixtures.small_runs import CLASSES, small_data, small_fit, small_model, small_recipe
@@ -133,7 +132,7 @@ def test_a_stopped_run_goes_on(token, tmp_path, monkeypatch):
         keras.utils.set_random_seed(0)
         student = small_model(recipe, dropout=0.1, distillation_token=token)
         options = {"teacher": teacher, "resume": True, "save_steps": 7}
-        return student, fit(recipe, student, small_data(recipe), workdir, **options)
+        return student, job.train(recipe, student, small_data(recipe), workdir, **options).history
 
     whole, expected = train(tmp_path / "whole")
     with monkeypatch.context() as patched:
@@ -146,7 +145,7 @@ def test_a_stopped_run_goes_on(token, tmp_path, monkeypatch):
     for ours, theirs in zip(resumed.variables, whole.variables, strict=True):
         np.testing.assert_allclose(to_numpy(ours.value), to_numpy(theirs.value), rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="teacher_digest='.*' instead of"):
-        fit(
+        job.train(
             *(recipe, small_model(recipe, dropout=0.1, distillation_token=token)),
             *(small_data(recipe), tmp_path / "stopped"),
             teacher=small_teacher(pooling="gap"),

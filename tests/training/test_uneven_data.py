@@ -13,11 +13,10 @@ from keras_vit.data import load
 from keras_vit.data.sources.features import compute_features
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.files import load_model
-from keras_vit.training.callbacks.stopping import StopEarly, find_best
-from keras_vit.training.job import train
-from keras_vit.training.runs import resumable
+from keras_vit.training import run as runs
+from keras_vit.training.callbacks import StopEarly, find_best
+from keras_vit.training.job import load_training_data, train
 from keras_vit.training.tasks import make_task
-from keras_vit.training.training_data import load_training_data
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import CLASSES, small_fit, small_model, small_recipe
@@ -114,14 +113,14 @@ def test_a_frozen_run_is_resumed_bit_for_bit(folder, tmp_path):
     recipe = small_recipe(image_size=16, batch_size=11, freeze=True, class_balance="sampling")
     whole = train(recipe, seeded_model(recipe), folder, tmp_path / "whole", save_steps=3)
 
-    class StopMidEpoch(resumable.LogOptimizer):
+    class StopMidEpoch(runs.LogOptimizer):
         def on_train_batch_begin(self, batch, logs=None):
             # The last state is that after batch 6.
             if self.model.optimizer.iterations == 7:
                 raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(resumable, "LogOptimizer", StopMidEpoch)
+        patch.setattr(runs, "LogOptimizer", StopMidEpoch)
         train(recipe, seeded_model(recipe), folder, tmp_path / "stopped", save_steps=3)
     rest = train(
         recipe, seeded_model(recipe), folder, tmp_path / "stopped", save_steps=3, resume=True
@@ -135,7 +134,7 @@ def test_class_weights_are_scikit_learns(folder):
     from sklearn.utils.class_weight import compute_class_weight
 
     recipe = small_recipe(image_size=16, class_balance="weights")
-    task = make_task(recipe, small_model(recipe), load_training_data(recipe, folder))
+    task = make_task(recipe, small_model(recipe), *load_training_data(recipe, folder))
     labels = np.repeat([0, 1, 2], [*COUNTS.values()])
     expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
     assert task.class_weights == pytest.approx(dict(enumerate(expected)))
@@ -186,16 +185,16 @@ def test_a_run_that_has_stopped_is_not_trained_on(tmp_path):
         (
             {"monitor": "val_f1"},
             "validation",
-            "val_accuracy, val_balanced_accuracy. Received: monitor='val_f1'",
+            "one of val_loss, val_accuracy. Received: monitor='val_f1'",
         ),
-        ({"patience": 2}, None, "`monitor` and `patience` need images to validate on"),
+        ({"patience": 2}, None, "`monitor` and `patience` need a metric of an epoch.*patience=2"),
     ],
 )
 def test_wrong_ends_of_a_run(changes, validation, message):
     recipe = small_recipe(**changes)
     data = load_training_data(recipe, "digits", CLASSES, validation=validation)
     with pytest.raises(ValueError, match=message):
-        make_task(recipe, small_model(recipe), data)
+        make_task(recipe, small_model(recipe), *data)
 
 
 @pytest.mark.parametrize(

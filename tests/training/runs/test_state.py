@@ -5,8 +5,13 @@ import numpy as np
 import pytest
 
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.runs.state import RestoreMetrics, States, restore
-from keras_vit.training.runs.variable_names import named_metrics, named_variables
+from keras_vit.training.states import (
+    RestoreMetrics,
+    States,
+    named_metrics,
+    named_variables,
+    restore,
+)
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import small_model, small_recipe
 from tests.fixtures.tiny import images

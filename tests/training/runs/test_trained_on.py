@@ -9,7 +9,7 @@ import pytest
 import keras_vit
 from keras_vit.data import find_source
 from keras_vit.data.sources.division import RECORD
-from keras_vit.training.fit import fit
+from keras_vit.training.job import train
 from tests.fixtures.commands import error_of, train_arguments
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.small_runs import small_data, small_model, small_recipe
@@ -79,7 +79,7 @@ def test_a_resumed_run_has_the_images_it_was_begun_with(root, capsys, change):
 def test_validation_images_that_are_trained_on_are_named(tmp_path, caplog):
     recipe = small_recipe(steps=2, warmup_steps=1)
     data = small_data(recipe, split="train+validation")
-    fit(recipe, small_model(recipe), data, tmp_path / "run")
+    train(recipe, small_model(recipe), data, tmp_path / "run")
     count = data[1].num_examples
     assert f"{count} of the {count} validation images, which choose the best model" in caplog.text
 

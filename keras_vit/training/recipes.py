@@ -5,9 +5,8 @@ Where the paper chooses among several learning rates, a recipe has the rate of
 """
 
 import dataclasses
-import difflib
 
-from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.recipe import Recipe
 
 TABLE_3 = "Table 3 of the ViT paper (arXiv 2010.11929)"
 TABLE_4 = "Table 4 of the ViT paper (arXiv 2010.11929)"
@@ -268,24 +267,17 @@ _TABLE = (
     RecipeRow("function_matching", FUNCTION_MATCHING, MATCHING),
 )
 ROWS = {row.name: row for row in _TABLE}
+RECIPES = {name: row.recipe for name, row in ROWS.items()}
 
 
-class _Recipes(dict):
-    def __missing__(self, name):
-        nearest = difflib.get_close_matches(str(name), self, n=3, cutoff=0)
-        raise KeyError(f"There is no recipe {name!r}; the nearest are {', '.join(nearest)}")
-
-
-RECIPES = _Recipes({name: row.recipe for name, row in ROWS.items()})
-
-
-def find_recipe(recipe, argument="recipe"):
-    """Return the `Recipe` that an argument means: itself, or the row of that name."""
-    if isinstance(recipe, Recipe):
-        return recipe
-    if recipe not in RECIPES:
+def find_recipe(recipe):
+    """Return the `Recipe` of an argument: one, the name of a row, or what JSON made of one."""
+    if isinstance(recipe, dict):
+        lists = {name: tuple(value) for name, value in recipe.items() if isinstance(value, list)}
+        return Recipe(**{**recipe, **lists})
+    if not isinstance(recipe, Recipe) and recipe not in RECIPES:
         raise ValueError(
-            f"`{argument}` must be a `Recipe` or one of {', '.join(RECIPES)}. "
-            f"Received: {argument}={recipe!r}"
+            f"`recipe` must be a `Recipe` or one of {', '.join(RECIPES)}. "
+            f"Received: recipe={recipe!r}"
         )
-    return RECIPES[recipe]
+    return RECIPES.get(recipe, recipe)
