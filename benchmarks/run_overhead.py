@@ -44,7 +44,7 @@ def measure(name, batch_size, options):
         steps=options.steps,
         warmup_steps=2,
     )
-    train, _ = load_training_data(recipe, "digits")
+    train = load_training_data(recipe, "digits")[0].batches()
     model = getattr(keras_vit, name)(num_classes=10)
     seconds = {"run": [], "loop": []}
     for _ in range(options.runs):

@@ -110,7 +110,7 @@ class Deduplicate:
 
     def _open(self, name, split, default):
         """Find a dataset and print how much of it is used."""
-        from keras_vit.data.datasets import find_every, find_source
+        from keras_vit.data.loading import find_every, find_source
 
         whole = find_every(name, self.data_dir) if has_path(name) else None
         if whole is not None and whole.has_no_splits and split is None:

@@ -15,7 +15,7 @@ from keras import ops
 
 from keras_vit.core.files import read_npz, replacing
 from keras_vit.core.images import WHOLE_IMAGE
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data.loading import find_source, load
 from keras_vit.data.sources.features import compute_features
 from keras_vit.evaluation.classification import check_ends
 from keras_vit.models.features import feature_extractor

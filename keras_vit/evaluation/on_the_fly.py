@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data.loading import find_source, load
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.fewshot import (

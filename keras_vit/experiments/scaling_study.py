@@ -100,7 +100,7 @@ def scaling(
             for row in SCALING_STUDY
         ]
     # Keras is not needed for the paper's table.
-    from keras_vit.data.datasets import find_source
+    from keras_vit.data.loading import find_source
     from keras_vit.experiments.studies import study
     from keras_vit.experiments.studies.runs import training_exaflops
     from keras_vit.experiments.studies.table import by_setting

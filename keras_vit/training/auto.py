@@ -19,8 +19,8 @@ from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import check_model_path
 from keras_vit.core.arguments import check_integer, is_number
 from keras_vit.core.process import available_memory
-from keras_vit.data.datasets import load
 from keras_vit.data.images.headers import declared_size
+from keras_vit.data.loading import load
 from keras_vit.models import find_variant
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE, Options, is_resnet
 from keras_vit.models.variants import is_variant
@@ -276,7 +276,7 @@ def _in_epochs(steps):
 
 
 def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
-    """Return the recipe that fits into the memory and the time of this
+    """Return the recipe that fits into the memory and the time of this machine.
 
     To meet the time, images may get smaller, down to `smallest` pixels.
     """

@@ -20,9 +20,9 @@ from keras_vit.checkpoints.trained import (
 )
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.core.text import name_some
-from keras_vit.data.datasets import load
-from keras_vit.data.padding import count_images, pad
-from keras_vit.data.processes import process, sum_over_processes
+from keras_vit.data.dataset import Dataset
+from keras_vit.data.loading import load
+from keras_vit.data.processes import process
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.data.sources.listing import describe_left_out
@@ -107,8 +107,10 @@ def train(
             in `make_model`; or a built `keras.Model` with a head for the classes. A built model is
             trained in the strategy's scope in which `train` is called, if any. If the recipe
             averages weights, the model has the averages at the end.
-        data: name of a dataset, as in `keras_vit.data.load`; or a pair of datasets of
-            `load_training_data`, to train on and to validate on (or `None`).
+        data: name of a dataset, as in `keras_vit.data.load`; or a dataset of it, or its
+            `info.dataset`; or a pair of them, to train on and to validate on (or `None`). A given
+            dataset keeps its own preprocessing; the recipe decides the size of the batches, their
+            order and whether labels are soft labels. Several processes load their shares.
         workdir: path of a new or empty directory; or of the run to resume.
         classes: names of the classes to keep; all by default.
         fraction: share of the training images to train on, in (0, 1].
@@ -165,7 +167,7 @@ def train(
     check_integer("save_steps", save_steps, 1)
     check_integer("keep", keep, 1)
     check_choice("verbose", verbose, ("auto", 0, 1, 2))
-    is_built, is_named = isinstance(model, keras.Model), not isinstance(data, tuple)
+    is_built, given = isinstance(model, keras.Model), _as_datasets(data)
     if is_built and (dtype, strategy, model_shards, keep_head) != (None, "auto", None, False):
         raise ValueError(
             "`dtype`, `strategy`, `model_shards` and `keep_head` are for a model that is not built "
@@ -193,14 +195,14 @@ def train(
     # What only Python can pass again.
     objects = {
         "model": is_built,
-        "data": not is_named,
+        "data": given is not None,
         "teacher": isinstance(teacher, keras.Model),
         "callbacks": len(callbacks) > sum("data" in each for each in measured),
     }
     settings = {
         "recipe": dataclasses.asdict(recipe),
         "model": model.name if is_built else absolute_model_name(model),
-        "data": absolute_name(data) if is_named else None,
+        "data": absolute_name(data) if given is None else None,
         # A dataset orders the classes to keep itself.
         "classes": classes and sorted(classes),
         "fraction": fraction,
@@ -237,11 +239,12 @@ def train(
         # Before the model is made, which sets the seed.
         if objects["teacher"] is False and teacher is not None:
             teacher = load_trained(teacher)
-        if is_named:
+        if given is None:
             parts = {"classes": classes, "fraction": fraction, "cache": cache, "split": split}
             parts |= {"validation": validation, "data_dir": data_dir, "exclude": exclude or ()}
-            data = load_training_data(recipe, data, **parts, max_skipped=max_skipped)
-        examples = epoch_examples or data[0].info.num_examples
+            given = load_training_data(recipe, data, **parts, max_skipped=max_skipped)
+        data = _for_recipe(recipe, *given)
+        examples = epoch_examples or data[0].num_examples
         _log_plan(recipe, data, find_model(model) if not is_built else model.name, examples)
         if not is_built:
             names = data[0].class_names
@@ -260,7 +263,7 @@ def train(
                 *(run.path / BEST_MODEL, LAST_MODEL),
             )
         assign_averages(fit.task.model)
-        _report_skipped(run, fit.train, fit.task.validation)
+        _report_skipped(run, fit.train, fit.validation)
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)
 
 
@@ -271,7 +274,7 @@ def _prepare(recipe, model, data, run, teacher, examples):
     options = getattr(model, "options", None)
     facts = {
         **task.facts,
-        "num_examples": data[0].info.num_examples,
+        "num_examples": data[0].num_examples,
         "images": _image_digests(*data) if distribution.is_first_process() else {},
         "options": options
         and {n: v for n, v in vars(options).items() if n not in options.names("runtime")},
@@ -288,12 +291,9 @@ def _prepare(recipe, model, data, run, teacher, examples):
     )
     # Otherwise TensorFlow would trace the first step twice.
     task.model.optimizer.build(task.model.trainable_variables)
-    with explaining_errors(*[each for each in data if each is not None]):
-        batch_size = recipe.batch_size // recipe.accumulation_steps
-        evaluated = for_evaluation(task.validation, batch_size)
     batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
     states = States(run.path / STATES)
-    return ResumableFit(recipe, task, evaluated, model, run, epochs, batches_per_epoch, states)
+    return ResumableFit(recipe, task, model, run, epochs, batches_per_epoch, states)
 
 
 def _image_digests(train, validation):
@@ -320,7 +320,7 @@ def load_training_data(
     split: str = "train",
     validation: str | None = "validation",
     **options: Any,
-) -> tuple[Any, Any]:
+) -> tuple[Dataset, Dataset | None]:
     """Load the training and validation splits of a dataset for a recipe.
 
     Crops and flips that would change the meaning of a label (a number, a place) are left out, and
@@ -338,69 +338,63 @@ def load_training_data(
         **options: as in `load`, for both splits.
 
     Returns:
-        `(train, validation)`; the first is repeated.
+        `(train, validation)`, two `Dataset`s, whose `batches()` are as of `load`.
 
     Raises:
         ValueError: as `load`, or if the recipe's batches cannot be divided among the replicas, or
             its augmentation would change labels.
     """
-    index, count = process()
     distribution.check_batch(recipe)
     check_augmentation(name, recipe.augmentation)
-    shared = {
-        "image_size": (recipe.image_size, recipe.image_size),
-        "batch_size": recipe.batch_size // recipe.accumulation_steps // count,
+    options |= {
+        "image_size": recipe.image_size,
+        "batch_size": recipe.batch_size,
         "classes": classes,
-        "one_hot": recipe.needs_soft_labels,
         "upright": recipe.upright,
-        "seed": recipe.seed,
-        "shard": (index, count),
-        **options,
+        "shard": process(),
     }
     crops = (recipe.min_crop_area, FLIPS[recipe.flip], recipe.random_crop_from)
-    part = {"fraction": fraction, "balanced": recipe.class_balance == "sampling"}
     train = load(
         name,
         split,
         training=True,
-        repeat=True,
         # The features of frozen layers are those of whole images.
         **({} if recipe.freeze else changes_that_keep_labels(name, *crops)),
         augmentation=recipe.augmentation,
         cache=cache,
-        **part,
+        fraction=fraction,
+        **options,
+    )
+    held_out = None if validation is None else load(name, validation, **options).info.dataset
+    return _for_recipe(recipe, train.info.dataset, held_out)
+
+
+def _as_datasets(data):
+    """Return `(train, validation)` of given datasets; `None` for the name of a dataset."""
+    pair = data if isinstance(data, tuple) else (data, None)
+    if not hasattr(pair[0], "info") and not isinstance(pair[0], Dataset):
+        return None
+    return tuple(each.info.dataset if hasattr(each, "info") else each for each in pair)
+
+
+def _for_recipe(recipe, train, validation):
+    """Return datasets with the batches of a recipe; the first is shuffled and repeated."""
+    if any(each is not None and each.shard != process() for each in (train, validation)):
+        raise ValueError(
+            "`data` must be the share of this process, loaded with `shard=(index, count)`. "
+            f"Received: shard={train.shard} instead of {process()}"
+        )
+    size = recipe.batch_size // recipe.accumulation_steps // process()[1]
+    is_soft = recipe.needs_soft_labels
+    shared = {"batch_size": size, "seed": recipe.seed, **({"one_hot": True} if is_soft else {})}
+    train = dataclasses.replace(
+        train,
+        training=True,
+        repeat=True,
+        balanced=recipe.class_balance == "sampling",
         **shared,
     )
-    held_out = None if validation is None else load(name, validation, **shared)
-    if count > 1:
-        # Shares differ by one image, and all processes must run the same number of steps.
-        shared["shard"] = (0, 1)
-        _describe_whole(train, load(name, split, training=True, **part, **shared))
-        if held_out is not None:
-            _describe_whole(held_out, load(name, validation, **shared))
-    return train, held_out
-
-
-def _describe_whole(dataset, whole):
-    """Replace the facts about one process's share by those of the whole dataset."""
-    changes = {name: getattr(whole, name) for name in ("num_examples", "source")}
-    dataclasses.replace(dataset.info, **changes).attach(dataset)
-
-
-def for_evaluation(dataset, batch_size):
-    """Pad a dataset to full batches, which all replicas can share; padding has the weight 0.
-
-    `batch_size` is the number of images in a full batch of all processes.
-    """
-    # TensorFlow's strategies divide smaller batches themselves.
-    if dataset is None or keras.backend.backend() != "jax" or distribution.num_replicas() == 1:
-        return dataset
-    count = process()[1]
-    num_batches = -(-dataset.info.num_examples // batch_size)
-    # Keras divides the loss by the number of images, not by the sum of their weights. How many can
-    # be decoded is known only after a pass over them.
-    weight = num_batches * batch_size / sum_over_processes(count_images(dataset))
-    return pad(dataset, batch_size // count, num_batches, weight)
+    return train, validation and dataclasses.replace(validation, repeat=False, **shared)
 
 
 def _log_plan(recipe, data, model, examples):
@@ -408,14 +402,14 @@ def _log_plan(recipe, data, model, examples):
     if not distribution.is_first_process():
         return
     log, (train, validation) = logging.getLogger("keras_vit").info, data
-    held_out = 0 if validation is None else validation.info.num_examples
+    held_out = 0 if validation is None else validation.num_examples
     names = train.class_names
     log(
         "%s images to train on, %s to validate on; %d classes: %s",
-        *(f"{train.info.num_examples:,}", f"{held_out:,}", len(names), name_some(names)),
+        *(f"{train.num_examples:,}", f"{held_out:,}", len(names), name_some(names)),
     )
-    if train.info.left_out:
-        log("%s", describe_left_out(train.info.left_out))
+    if train.source.left_out:
+        log("%s", describe_left_out(train.source.left_out))
     epochs, updates = recipe.epoch_lengths(examples)
     log(
         "%s: %s steps of %s images, in %d epochs; each batch in %d parts, on %d replicas",
@@ -426,9 +420,9 @@ def _log_plan(recipe, data, model, examples):
 
 def _log_initial_metrics(fit):
     """Log the validation metrics of a starting model that keeps its head."""
-    if fit.evaluated is None:
+    if fit.validation is None:
         return
-    with explaining_errors(fit.task.validation):
+    with explaining_errors(fit.validation):
         metrics = fit.task.model.evaluate(fit.evaluated, return_dict=True, verbose=0)
     found = " - ".join(f"val_{name}: {value:.4f}" for name, value in metrics.items())
     if distribution.is_first_process():
@@ -438,7 +432,7 @@ def _log_initial_metrics(fit):
 def _report_skipped(run, *datasets):
     """Log which images were skipped, and write them with the reasons to `skipped.txt`."""
     lines = []
-    for skipped in [dataset.info.skipped for dataset in datasets if dataset is not None]:
+    for skipped in [batches.info.skipped for batches in datasets if batches is not None]:
         if len(skipped):
             logging.getLogger("keras_vit").warning("%s", skipped)
         lines += [f"{id}\t{reason}\n" for id, reason in skipped.reasons.items()]

@@ -24,22 +24,11 @@ def sigmoid_cross_entropy(labels: Any, logits: Any) -> Any:
     return ops.sum(ops.binary_crossentropy(labels, logits, from_logits=True), axis=-1)
 
 
-def are_numbers(labels: Any) -> bool:
-    """Whether the spec of labels is that of class numbers, `(batch,)`, and not of soft labels."""
-    return len(labels.shape) == 1
-
-
-def make_loss(recipe: Recipe, labels: Any) -> Any:
-    """Make the loss of a recipe for the spec of labels: `(batch,)`, or soft `(batch, classes)`."""
-    if recipe.needs_soft_labels and are_numbers(labels):
-        raise ValueError(
-            "The labels must be soft labels (`load` with `one_hot=True`) for a sigmoid, "
-            "`label_smoothing` and an `augmentation` that mixes images. "
-            f"Received: labels of shape {tuple(labels.shape)}"
-        )
+def make_loss(recipe: Recipe, is_sparse: bool = True) -> Any:
+    """Make the loss of a recipe, for class numbers `(batch,)` or soft labels `(batch, classes)`."""
     if recipe.loss == "sigmoid":
         return sigmoid_cross_entropy
-    if are_numbers(labels):
+    if is_sparse:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return keras.losses.CategoricalCrossentropy(
         from_logits=True, label_smoothing=recipe.label_smoothing

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import json
 import logging
@@ -13,6 +14,8 @@ import keras
 
 from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE
 from keras_vit.core.run_dir import RunDir
+from keras_vit.data.padding import count_images, pad
+from keras_vit.data.processes import process, sum_over_processes
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.timing import TimedDataset
 from keras_vit.training.callbacks import (
@@ -26,7 +29,7 @@ from keras_vit.training.callbacks import (
     StopAfterEpoch,
     StopEarly,
 )
-from keras_vit.training.distribution import is_first_process
+from keras_vit.training.distribution import is_first_process, num_replicas
 from keras_vit.training.saving import METRICS_FILE, SaveModels, SaveState, write_metrics
 from keras_vit.training.states import (
     RestoreMetrics,
@@ -117,18 +120,31 @@ def find_state(workdir, identity):
     return state
 
 
+def for_evaluation(batches, batch_size):
+    """Pad batches to full ones, which all replicas can share; padding has the weight 0.
+
+    `batch_size` is the number of images in a full batch of all processes.
+    """
+    # TensorFlow's strategies divide smaller batches themselves.
+    if batches is None or keras.backend.backend() != "jax" or num_replicas() == 1:
+        return batches
+    num_batches = -(-batches.info.dataset.num_examples // batch_size)
+    # Keras divides the loss by the number of images, not by the sum of their weights. How many can
+    # be decoded is known only after a pass over them.
+    weight = num_batches * batch_size / sum_over_processes(count_images(batches))
+    return pad(batches, batch_size // process()[1], num_batches, weight)
+
+
 @dataclasses.dataclass
 class ResumableFit:
     """The epochs of a run, from its start or from a state.
 
-    `task` is compiled; its weights are those of `model`, which is saved. `evaluated` are the images
-    to validate on, or `None`. The states contain the measurements of those `callbacks` that are
-    `MeasureRegularly`.
+    `task` is compiled; its weights are those of `model`, which is saved. The states contain the
+    measurements of those `callbacks` that are `MeasureRegularly`.
     """
 
     recipe: object
     task: Task
-    evaluated: object
     model: keras.Model
     run: RunDir
     epochs: int
@@ -139,6 +155,18 @@ class ResumableFit:
     verbose: int | str = "auto"
     history: list = dataclasses.field(default_factory=list)
     train: object = None
+
+    def __post_init__(self):
+        held_out = self.task.validation
+        self.validation = None if held_out is None else held_out.batches()
+        self.batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
+
+    @functools.cached_property
+    def evaluated(self):
+        """The batches to validate on, in which all replicas have as many images."""
+        datasets = [] if self.validation is None else [self.validation]
+        with explaining_errors(*datasets):
+            return for_evaluation(self.validation, self.batch_size)
 
     def fit(self, state=None):
         """Train from a state, or from the start, to the end."""
@@ -151,7 +179,7 @@ class ResumableFit:
     def _fit_from(self, state):
         batch, skip, callbacks = self._restore(state)
         epoch, done = divmod(batch, self.batches_per_epoch)
-        self.train = self.task.train if batch == 0 else self.task.train.from_step(batch, skip)
+        self.train = self.task.train.from_step(batch, skip).batches()
         is_over = any(stop.is_over() for stop in self._stopping())
         if done:
             # The rest of the epoch in which the run was stopped.
@@ -160,7 +188,8 @@ class ResumableFit:
             is_over = rest.was_stopped
             epoch, callbacks = epoch + 1, [RestoreRandomStates(random_states())]
             batch = epoch * self.batches_per_epoch
-            self.train = self.task.train.from_step(batch, self.train.info.skipped.reasons)
+            skip = self.train.info.skipped.reasons
+            self.train = self.task.train.from_step(batch, skip).batches()
         if epoch < self.epochs and not is_over:
             self._fit(batch, callbacks)
 
@@ -203,7 +232,6 @@ class ResumableFit:
     def _fit(self, batch, callbacks, last_callbacks=()):
         task, measuring = self.task, self._measuring()
         timed = TimedDataset(self.train)
-        batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
         verbose = self.verbose
         if verbose == "auto":
             # In a log file, a progress bar would be thousands of lines.
@@ -219,12 +247,12 @@ class ResumableFit:
             *callbacks,
             CheckFinite(batch),
             EvaluateAverages(),
-            *([ChooseThresholds(task.validation, self.model)] if task.measures_precision else []),
+            *([ChooseThresholds(self.validation, self.model)] if task.measures_precision else []),
             # Its lines have the metrics, and not what the callbacks after it add for the curves.
             progress,
             *(told if verbose == 2 and is_first_process() else []),
             LogOptimizer(),
-            LogSpeed(batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
+            LogSpeed(self.batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
             tensorboard,
             SaveModels(
                 *(self.run.path, self.history, self.model, self._write_metrics),
@@ -237,7 +265,7 @@ class ResumableFit:
             *last_callbacks,
         ]
         saving = SaveState(self.states, batch, self.save_steps, self.batches_per_epoch, self._facts)
-        datasets = [d for d in (self.train, task.validation) if d is not None]
+        datasets = [batches for batches in (self.train, self.validation) if batches is not None]
         with explaining_errors(*datasets), saving:
             task.model.fit(
                 timed.dataset,

@@ -21,7 +21,6 @@ from keras_vit.training.distribution import is_first_process
 from keras_vit.training.losses import (
     BalancedAccuracy,
     PixelCrossEntropy,
-    are_numbers,
     make_loss,
     masked_patch_loss,
 )
@@ -47,7 +46,7 @@ class Task:
 
 
 def make_task(recipe, model, train, validation, teacher=None):
-    """Make the task of a recipe for a model and datasets of `load_training_data`.
+    """Make the task of a recipe for a model and `Dataset`s of `load_training_data`.
 
     The model of the task is the one to compile and train; it shares its weights with `model`. With
     a `teacher`, it is a `Distiller`.
@@ -72,7 +71,8 @@ def _classification_task(recipe, model, train, validation):
             f"`model` must have a head of the dataset's {len(names)} classes; "
             f"see `keras_vit.replace_head`. Received: a model of {num_classes} outputs"
         )
-    has_several, is_sparse = source.has_several_labels, are_numbers(train.element_spec[1])
+    has_several = source.has_several_labels
+    is_sparse = not (has_several or train.one_hot)
     if source.has_masks or (has_several and recipe.loss != "sigmoid"):
         needed = SEGMENTATION if source.has_masks else "sigmoid"
         raise ValueError(
@@ -89,7 +89,7 @@ def _classification_task(recipe, model, train, validation):
     weights = _class_weights(train) if recipe.class_balance == "weights" else None
     # Several processes would have to gather the logits.
     measures_precision = has_several and validation is not None and process()[1] == 1
-    loss, facts = make_loss(recipe, train.element_spec[1]), {"class_names": names}
+    loss, facts = make_loss(recipe, is_sparse), {"class_names": names}
     if recipe.freeze:
         model, train, validation = _only_head(model, train, validation)
     return Task(

@@ -159,7 +159,8 @@ import numpy as np
 from keras_vit.training.distribution import strategy
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.tasks import make_task
-from keras_vit.training.job import for_evaluation, load_training_data
+from keras_vit.training.job import load_training_data
+from keras_vit.training.run import for_evaluation
 from tests.fixtures.small_runs import small_recipe
 recipe = small_recipe(batch_size=8, loss=sys.argv[1])
 def evaluated(name):
@@ -173,7 +174,7 @@ def evaluated(name):
         for variable in task.model.trainable_variables:
             variable.assign(rng.normal(size=variable.shape))
         task.model.compile("sgd", task.loss, weighted_metrics=list(task.metrics))
-        images = for_evaluation(task.validation, recipe.batch_size)
+        images = for_evaluation(task.validation.batches(), recipe.batch_size)
         return task.model.evaluate(images, return_dict=True, verbose=0)
 print(json.dumps([evaluated("none"), evaluated("data_parallel")]))
 """

@@ -70,7 +70,9 @@ def test_a_kept_head_is_measured_before_the_first_step(tmp_path, caplog):
         run = train(recipe, tmp_path / "start.keras", "digits", tmp_path / name, **options)
         histories.append(run.history)
     # A head of zeros gives the three classes the same probability; the first one is chosen.
-    labels = np.concatenate([labels for _, labels in small_data(recipe)[1].as_numpy_iterator()])
+    labels = np.concatenate(
+        [labels for _, labels in small_data(recipe)[1].batches().as_numpy_iterator()]
+    )
     accuracy, loss = np.mean(labels == 0), np.log(3)
     text = f"before the first step: val_accuracy: {accuracy:.4f} - val_loss: {loss:.4f}"
     assert text in caplog.text
@@ -174,7 +176,9 @@ def test_averages_are_evaluated_and_weights_go_on(tmp_path):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     for loaded, is_same in ((averaged, True), (last, False)):
         loaded.compile(loss=loss)
-        assert (loaded.evaluate(data[1]) == pytest.approx(history[-1]["val_loss"])) == is_same
+        assert (
+            loaded.evaluate(data[1].batches()) == pytest.approx(history[-1]["val_loss"])
+        ) == is_same
 
 
 @pytest.mark.slow

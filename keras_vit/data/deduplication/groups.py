@@ -58,7 +58,7 @@ def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
         ValueError: if `max_distance` is out of range or no image can be decoded.
 
     Example:
-    >>> from keras_vit.data.datasets import find_source
+    >>> from keras_vit.data.loading import find_source
     >>> digits = find_source("digits", "test", classes=["1", "7"])
     >>> len(find_groups(digits, max_distance=0))
     0

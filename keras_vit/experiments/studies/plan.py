@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from keras_vit.core.arguments import check_choice, check_integer
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data.loading import find_source, load
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.fewshot import check_fewshot_settings
 from keras_vit.evaluation.geometry import patch_grid

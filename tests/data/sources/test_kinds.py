@@ -9,7 +9,7 @@ import pytest
 
 from keras_vit.cli.data import Data
 from keras_vit.cli.train import Train
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data.loading import find_source, load
 from keras_vit.data.sources import kinds
 from keras_vit.data.sources.digits import digits
 from keras_vit.data.sources.kinds import KINDS, SourceKind, absolute_name, find_kind

@@ -10,8 +10,8 @@ from tests.data.sources.test_tfrecord import GOOD, write_raw
 def test_incomplete_and_mixed_shards_are_refused(tmp_path):
     for i in range(3):
         name = write_raw(tmp_path / f"a-train-0000{i}-of-00003.tfrecord", GOOD[:4])
-    assert load(name, "train+validation+test", 4, 4).num_examples == 12
-    assert load(f"{name}-00001-*", "train+validation+test", 4, 4).num_examples == 4
+    assert load(name, "train+validation+test", 4, 4).info.num_examples == 12
+    assert load(f"{name}-00001-*", "train+validation+test", 4, 4).info.num_examples == 4
     write_raw(tmp_path / "a-train-00000-of-00001.tfrecord", GOOD[:4])
     with pytest.raises(ValueError, match="of 00001 and of 00003"):
         load(name, "train", 4, 4)

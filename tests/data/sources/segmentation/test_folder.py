@@ -18,7 +18,7 @@ REASONS = (
     "a mask must have one number per pixel. Received: the mode RGB",
     "a mask must have numbers below 3, or 255. Received: [7]",
     "a mask must have the size (24, 32) of its image. Received: (5, 5)",
-    "the image cannot be decoded",
+    "Unknown image file format",
 )
 
 
@@ -89,7 +89,7 @@ def test_broken_masks_are_skipped_and_named(tmp_path):
     (root / "train" / "images" / "4.png").write_text("text")
     data = load(f"masks:{root}", "train", 24, 4, max_skipped=0.5)
     assert sum(len(labels) for _, labels in data) == 5
-    reasons = data.skipped.reasons
+    reasons = data.info.skipped.reasons
     for number, reason in enumerate(REASONS):
         assert reasons.pop(f"train/images/{number}.png").startswith(reason)
     assert not reasons
