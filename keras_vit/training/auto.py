@@ -1,6 +1,5 @@
 """A recipe for a dataset, a model and a machine: a table of rules with their reasons."""
 
-import collections
 import dataclasses
 import logging
 import math
@@ -35,26 +34,11 @@ SEEN = {20_000: 500 * 512, 500_000: 10_000 * 512, math.inf: 20_000 * 512}
 MOST_PASSES, FEWEST_PASSES = 100, 10
 # Patches along a side of small images, without trained weights: 32 pixels in patches of 4.
 FEWEST_PATCHES = 8
-SMALLEST_BATCH, LARGEST_BATCH, STEPS = 32, 512, 500
-# The paper fine-tunes models of 224 pixels at 384.
-ZOOM = 384 / 224
 CPU_MINUTES = 60
-# The smaller crops' area and rate were chosen on images of CIFAR-10 (`benchmarks/auto.py`).
-FEW_IMAGES, FEW_CROP_AREA, SMALL_BATCH_RATE = 20_000, 0.5, 0.01
-UNEVEN = 1.5
 # For evaluations and saving; and seconds for starting.
 OVERHEAD, START = 1.2, 30
-# A step that takes fewer seconds is measured again, with a whole batch.
-SHORT_STEP = 2.0
-# Settings of training from random weights.
-FROM_SCRATCH = {
-    "decay": "cosine",
-    "epochs": None,
-    "steps": 10**6,
-    "dropout": 0.0,
-    "pre_logits": False,
-}
-FROM_SCRATCH |= {"clip_norm": 1.0, "learning_rates": (3e-4, 1e-3, 3e-3)}
+# A step of a small batch that takes fewer seconds is measured again, with a whole batch.
+SMALL_BATCH, SHORT_STEP = 32, 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +69,6 @@ class Facts:
         return min(seen, MOST_PASSES * self.num_images)
 
     @property
-    def is_uneven(self):
-        """Whether rare classes are repeated."""
-        return max(self.counts) > UNEVEN * min(self.counts)
-
-    @property
     def usual_size(self):
         """The side of images to train on, in pixels, unless the images are larger.
 
@@ -107,65 +86,55 @@ class Facts:
 
     @property
     def _stride(self):
-        if is_resnet(self.options):
-            return 32
-        return math.lcm(*self.options.stride)
+        return 32 if is_resnet(self.options) else math.lcm(*self.options.stride)
+
+
+def _batch_size(facts, settings):
+    return min(max(2 ** round(math.log2(facts.seen / 500)), 32), 512)
+
+
+def _steps(facts, settings):
+    return max(_in_epochs(facts.seen / settings["batch_size"]), 20)
 
 
 def _image_size(facts, settings):
     size = facts.usual_size
-    return facts.fitting(min(facts.side, ZOOM * size)) if facts.side > size else size
+    return facts.fitting(min(facts.side, 384 / 224 * size)) if facts.side > size else size
+
+
+def _min_crop_area(facts, settings):
+    return 0.5 if facts.num_images < 20_000 else settings["min_crop_area"]
+
+
+def _class_balance(facts, settings):
+    return "sampling" if max(facts.counts) > 1.5 * min(facts.counts) else "none"
+
+
+def _monitor(facts, settings):
+    return "val_balanced_accuracy" if settings["class_balance"] == "sampling" else None
 
 
 def _learning_rate(facts, settings):
-    is_small = facts.is_pretrained and settings["batch_size"] < LARGEST_BATCH
-    return SMALL_BATCH_RATE if is_small else settings["learning_rate"]
+    is_small = facts.is_pretrained and settings["batch_size"] < 512
+    return 0.01 if is_small else settings["learning_rate"]
+
+
+def _warmup_steps(facts, settings):
+    return min(max(settings["steps"] // 10, 1), 500)
 
 
 # What is decided, in this order: a setting, the rule that returns it from the `Facts` and a
-# dictionary of the settings so far, and the reason, which is logged.
+# dictionary of the settings so far, and the reason, which is logged. The crops and the rate of few
+# images were chosen on images of CIFAR-10 (`benchmarks/auto.py`).
 RULES = (
-    (
-        "batch_size",
-        lambda facts, settings: min(
-            max(2 ** round(math.log2(facts.seen / STEPS)), SMALLEST_BATCH), LARGEST_BATCH
-        ),
-        "the power of two for about 500 steps, from 32 to 512",
-    ),
-    (
-        "steps",
-        lambda facts, settings: max(_in_epochs(facts.seen / settings["batch_size"]), 20),
-        "BiT-HyperRule by the number of images, none of which is seen more than 100 times",
-    ),
-    (
-        "warmup_steps",
-        lambda facts, settings: min(max(settings["steps"] // 10, 1), 500),
-        "a tenth of the steps, at most 500",
-    ),
-    (
-        "image_size",
-        _image_size,
-        "that of the model, or of smaller images for random weights; up to 384 / 224 of it for "
-        "larger images, as in the paper",
-    ),
-    (
-        "min_crop_area",
-        lambda facts, settings: (
-            FEW_CROP_AREA if facts.num_images < FEW_IMAGES else settings["min_crop_area"]
-        ),
-        "crops keep half of the area if there are few images",
-    ),
-    (
-        "class_balance",
-        lambda facts, settings: "sampling" if facts.is_uneven else "none",
-        "rare classes are repeated if classes are uneven",
-    ),
-    (
-        "monitor",
-        lambda facts, settings: "val_balanced_accuracy" if facts.is_uneven else None,
-        "the accuracy, balanced if classes are uneven, selects the best model",
-    ),
-    ("learning_rate", _learning_rate, "that of the paper, less for small batches"),
+    ("batch_size", _batch_size, "the power of two for about 500 steps, from 32 to 512"),
+    ("steps", _steps, "BiT-HyperRule by the number of images, and at most 100 passes"),
+    ("warmup_steps", _warmup_steps, "a tenth of the steps, at most 500"),
+    ("image_size", _image_size, "the model's, or less if images are small; more if they are large"),
+    ("min_crop_area", _min_crop_area, "crops keep half of the area of few images"),
+    ("class_balance", _class_balance, "rare classes are repeated if classes are uneven"),
+    ("monitor", _monitor, "the balanced accuracy selects the best model if classes are uneven"),
+    ("learning_rate", _learning_rate, "that of the paper, or less for small batches"),
 )
 
 
@@ -225,15 +194,14 @@ def auto_recipe(
 def find_facts(data, model, split="train", **options):
     """Return the `Facts` of a dataset and a model; arguments and errors as in `auto_recipe`."""
     options = {name: value for name, value in options.items() if value}
-    source = load(data, split, 32, 1, **options).source
+    source = load(data, split, 32, 1, **options).info.dataset.source
     if source.has_masks or source.has_several_labels:
         raise ValueError(
             "`auto` needs images of one label each; `train segment` takes masks, `train finetune "
             f"--loss sigmoid` several labels. Received: data={data!r}"
         )
-    labels = source.examples.map(lambda number, payload, label: label).as_numpy_iterator()
-    counts = collections.Counter(label.tobytes() for label in map(np.asarray, labels))
-    if len(counts) < 2 or min(counts.values()) < 2:
+    _, counts = np.unique(source.labels(), return_counts=True)
+    if len(counts) < 2 or min(counts) < 2:
         raise ValueError(
             "`auto` needs two training images of each of two classes. Received: "
             f"{source.num_examples} training images of {len(counts)} classes in {data!r}"
@@ -249,18 +217,18 @@ def find_facts(data, model, split="train", **options):
     else:
         model_options = inspect_checkpoint(find_model(model)).options
     side = int(np.median(sides)) if sides else max(model_options.image_size)
-    return Facts(tuple(counts.values()), side, model_options, not is_variant(model))
+    return Facts(tuple(counts.tolist()), side, model_options, not is_variant(model))
 
 
 def recipe_for_images(facts, seed=0, image_size=None):
     """Return the recipe for the images, whatever the machine; arguments as in `auto_recipe`."""
-    scratch = dataclasses.replace(PRETRAIN, **FROM_SCRATCH)
-    base = FINETUNE if facts.is_pretrained else scratch
+    settings = vars(FINETUNE)
     if not facts.is_pretrained:
         _log("the model has random weights: it is trained from scratch, by AdamW")
+        settings = {**vars(PRETRAIN), "decay": "cosine", "epochs": None, "dropout": 0.0}
+        settings |= {"pre_logits": False, "clip_norm": 1.0, "learning_rates": (3e-4, 1e-3, 3e-3)}
     counts = facts.num_images, len(facts.counts), min(facts.counts), max(facts.counts), facts.side
     _log("%d training images of %d classes, %d to %d of each, of %d pixels", *counts)
-    settings = vars(base)
     for name, rule, reason in RULES:
         value = rule(facts, settings)
         if name == "image_size" and image_size is not None:
@@ -285,7 +253,7 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
     _log("measuring the time of a training step")
     made = make_model(measured, model, len(facts.counts))
     part = recipe.batch_size // recipe.accumulation_steps
-    size = min(part, SMALLEST_BATCH)
+    size = min(part, SMALL_BATCH)
     seconds = seconds_per_image(measured, made, size)
     if size < part and part * seconds < SHORT_STEP:
         # A short step of few images is mostly overhead.

@@ -139,34 +139,20 @@ class NotFiniteError(ValueError):
 
 
 class CheckFinite(keras.callbacks.Callback):
-    """Raise `NotFiniteError` if the loss is not finite; `SaveState` also checks the gradients.
-
-    `batch` is the number of batches of the run so far.
-    """
+    """Raise `NotFiniteError` if the loss is not finite; `SaveState` also checks the gradients."""
 
     async_safe = True
 
-    def __init__(self, batch):
-        super().__init__()
-        self._first = batch
-        self._last = -1
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._first, self._last = self._first + self._last + 1, -1
-
-    def on_train_batch_begin(self, batch, logs=None):
-        self._last = batch
-
     def on_train_batch_end(self, batch, logs=None):
-        check_finite_value("loss", logs["loss"], self._first + batch + 1)
+        check_finite_value("loss", logs["loss"])
 
 
-def check_finite_value(name, value, batch):
-    """Raise `NotFiniteError` if a value that was computed in this batch of a run is not finite."""
+def check_finite_value(name, value):
+    """Raise `NotFiniteError` if a value of a run is not finite."""
     if not math.isfinite(value):
         raise NotFiniteError(
             "Loss and gradients must stay finite; try a smaller `learning_rate`. "
-            f"Received: {name}={value} in batch {batch}"
+            f"Received: {name}={value}"
         )
 
 

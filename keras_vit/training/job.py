@@ -11,14 +11,14 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.runs import BEST_MODEL, LAST_MODEL, find_model
+from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import (
     absolute_model_name,
     check_model_path,
     load_trained,
     model_digest,
 )
-from keras_vit.core.arguments import check_choice, check_integer
+from keras_vit.core.arguments import check_integer
 from keras_vit.core.text import name_some
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.loading import load
@@ -44,6 +44,8 @@ from keras_vit.training.starting_model import make_model
 from keras_vit.training.states import States
 from keras_vit.training.tasks import make_task
 
+# Arguments of `train` that `run.json` does not record.
+NOT_RECORDED = ("workdir", "resume", "callbacks", "verbose")
 # As `load` takes them.
 FLIPS = {"never": False, "random": True, "always": "always"}
 
@@ -163,10 +165,10 @@ def train(
     >>> 0 <= run.history[-1]["val_accuracy"] <= 1
     True
     """
+    arguments = dict(locals())
     recipe = find_recipe(recipe)
     check_integer("save_steps", save_steps, 1)
     check_integer("keep", keep, 1)
-    check_choice("verbose", verbose, ("auto", 0, 1, 2))
     is_built, given = isinstance(model, keras.Model), _as_datasets(data)
     if is_built and (dtype, strategy, model_shards, keep_head) != (None, "auto", None, False):
         raise ValueError(
@@ -174,21 +176,10 @@ def train(
             f"yet. Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards}, "
             f"keep_head={keep_head} and the model {model.name!r}"
         )
-    if is_built and model.input_shape[1:3] not in ((recipe.image_size,) * 2, (None, None)):
-        raise ValueError(
-            "`image_size` of the recipe must be the size of the model's images; `keras_vit.resize` "
-            f"changes a model. Received: image_size={recipe.image_size}, a model of "
-            f"{model.input_shape[1:3]}"
-        )
     if not is_built:
         check_model_path(model)
     callbacks = (callbacks,) if isinstance(callbacks, keras.callbacks.Callback) else callbacks
     measured = [each.settings for each in callbacks if isinstance(each, MeasureRegularly)]
-    if recipe.freeze and measured:
-        raise ValueError(
-            "With `freeze` only the head is trained: the representation that is to be measured "
-            f"does not change. Received: freeze=True and measurements, {measured[0]}"
-        )
     # A bucket has an address.
     if data_dir is not None and "://" not in str(data_dir):
         data_dir = str(pathlib.Path(data_dir).expanduser().resolve())
@@ -200,27 +191,17 @@ def train(
         "callbacks": len(callbacks) > sum("data" in each for each in measured),
     }
     settings = {
+        **{name: value for name, value in arguments.items() if name not in NOT_RECORDED},
         "recipe": dataclasses.asdict(recipe),
         "model": model.name if is_built else absolute_model_name(model),
         "data": absolute_name(data) if given is None else None,
         # A dataset orders the classes to keep itself.
         "classes": classes and sorted(classes),
-        "fraction": fraction,
-        "split": split,
-        "validation": validation,
         "data_dir": data_dir,
         "exclude": exclude and str(pathlib.Path(exclude).expanduser().resolve()),
         "cache": cache if cache in (None, "memory") else str(pathlib.Path(cache).absolute()),
-        "max_skipped": max_skipped,
-        "dtype": dtype,
-        "strategy": strategy,
-        "model_shards": model_shards,
-        "save_steps": save_steps,
-        "keep": keep,
         "facts": facts or {},
-        "epoch_examples": epoch_examples,
         "teacher": getattr(teacher, "name", None) or (teacher and absolute_model_name(teacher)),
-        "keep_head": keep_head,
         "measurements": measured,
         "objects": [name for name, is_object in objects.items() if is_object],
         **({} if is_built else model_digest(model)),
@@ -257,11 +238,6 @@ def train(
             _log_initial_metrics(fit)
         fit.fit(state)
         run.add({"has_ended": True})
-        if not (run.path / BEST_MODEL).exists():
-            logging.getLogger("keras_vit").warning(
-                "%s is missing: no epoch since the run was resumed was better; use %s",
-                *(run.path / BEST_MODEL, LAST_MODEL),
-            )
         assign_averages(fit.task.model)
         _report_skipped(run, fit.train, fit.validation)
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)

@@ -70,19 +70,7 @@ DIGITS_FINETUNE = dataclasses.replace(
     flip="never",
 )
 # For 32 x 32 pixel images such as CIFAR's, and models that a laptop trains in minutes.
-_TINY_IMAGES = {"image_size": 32, "batch_size": 128, "warmup_steps": 200}
-_TINY_IMAGES |= {"epochs": None, "steps": 1000, "learning_rate": 1e-3, "pre_logits": False}
-TINY_IMAGES_PRETRAIN = dataclasses.replace(
-    PRETRAIN, **_TINY_IMAGES, weight_decay=0.1, dropout=0.0, min_crop_area=0.3
-)
-TINY_IMAGES_FINETUNE = dataclasses.replace(
-    FINETUNE,
-    image_size=32,
-    batch_size=128,
-    warmup_steps=20,
-    steps=200,
-    min_crop_area=0.3,
-)
+_TINY_IMAGES = {"image_size": 32, "batch_size": 128, "min_crop_area": 0.3}
 # Random crops replace the paper's scales from 0.5 to 2, linear decay its polynomial of power 0.9.
 SEGMENT = Recipe(
     image_size=512,
@@ -96,50 +84,15 @@ SEGMENT = Recipe(
     loss="segmentation",
     monitor="val_mean_iou",
 )
-IMAGENET = dataclasses.replace(
-    PRETRAIN, epochs=300, learning_rate=3e-3, decay="cosine", weight_decay=0.3, clip_norm=1.0
-)
 _BIG_VISION = dataclasses.replace(
     PRETRAIN, decay="cosine", weight_decay=0.1, dropout=0.0, clip_norm=1.0, pooling="gap"
 )
-AUGREG_IMAGENET21K = dataclasses.replace(
-    _BIG_VISION,
-    epochs=300,
-    pre_logits=False,
-    loss="sigmoid",
-    head_bias=-10.0,
-    augmentation="medium1",
-)
-BETTER_VIT = dataclasses.replace(
-    _BIG_VISION, batch_size=1024, augmentation="light2", position_embedding="sincos2d"
-)
-# For `BiT_R50x1` with the teacher `BiT_R152x2/teacher_224`.
-FUNCTION_MATCHING = dataclasses.replace(
-    _BIG_VISION,
-    pre_logits=False,
-    pooling="token",
-    learning_rate=0.03,
-    warmup_steps=5000,
-    epochs=1200,
-    weight_decay=0.01,
-    augmentation="mixup",
-    label_weight=0.0,
-)
 
 
-def _jft(epochs, learning_rate):
-    changes = {"weight_decay": 0.1, "dropout": 0.0}
-    return dataclasses.replace(PRETRAIN, epochs=epochs, learning_rate=learning_rate, **changes)
-
-
-def _finetune(steps, learning_rate=0.03, warmup_steps=500, learning_rates=()):
-    changes = {"steps": steps, "learning_rate": learning_rate, "warmup_steps": warmup_steps}
-    return dataclasses.replace(FINETUNE, **changes, learning_rates=learning_rates)
-
-
-def _imagenet(image_size):
-    """Table 2's fine-tuning on ImageNet, at higher resolution and with averaged weights."""
-    return dataclasses.replace(FINETUNE, image_size=image_size, ema_momentum=0.9999)
+def _jft(name, epochs, learning_rate, reported):
+    changes = {"epochs": epochs, "learning_rate": learning_rate}
+    row = (f"jft300m_{name}", PRETRAIN, TABLE_3, reported)
+    return _row(*row, weight_decay=0.1, dropout=0.0, **changes)
 
 
 def _hyper_rules():
@@ -191,80 +144,98 @@ class RecipeRow:
     reported: str = ""
 
 
+def _row(name, base, source, reported="", **changes):
+    """Return the row of a recipe with some settings changed."""
+    return RecipeRow(name, dataclasses.replace(base, **changes), source, reported)
+
+
 # To add a recipe, add a row here; the command, its help and the page of recipes follow.
 _TABLE = (
-    RecipeRow("pretrain", PRETRAIN, f"{TABLE_3}, ImageNet-21k", "ViT-L/16 85.30 %"),
-    RecipeRow("finetune", FINETUNE, f"{TABLE_4}, ImageNet", "ViT-B/16 from JFT-300M, 84.15 %"),
-    RecipeRow("digits_pretrain", DIGITS_PRETRAIN, "`pretrain`, for the 8 x 8 pixel digits"),
-    RecipeRow(
+    _row("pretrain", PRETRAIN, f"{TABLE_3}, ImageNet-21k", "ViT-L/16 85.30 %"),
+    _row("finetune", FINETUNE, f"{TABLE_4}, ImageNet", "ViT-B/16 from JFT-300M, 84.15 %"),
+    _row("digits_pretrain", DIGITS_PRETRAIN, "`pretrain`, for the 8 x 8 pixel digits"),
+    _row(
         "digits_masked_patches",
         DIGITS_MASKED_PATCHES,
         "`masked_patches`, for the 8 x 8 pixel digits",
     ),
-    RecipeRow("digits_finetune", DIGITS_FINETUNE, "`finetune`, for the 8 x 8 pixel digits"),
-    RecipeRow("tiny_images_pretrain", TINY_IMAGES_PRETRAIN, "`pretrain`, for 32 x 32 pixel images"),
-    RecipeRow("tiny_images_finetune", TINY_IMAGES_FINETUNE, "`finetune`, for 32 x 32 pixel images"),
-    RecipeRow("segment", SEGMENT, "Segmenter (arXiv 2105.05633), section 4.2"),
-    RecipeRow("jft300m_vit_b", _jft(7, 8e-4), TABLE_3, "ViT-B/32 80.73 %, ViT-B/16 84.15 %"),
-    RecipeRow("jft300m_vit_l32", _jft(7, 6e-4), TABLE_3, "84.37 %"),
-    RecipeRow("jft300m_vit_l16", _jft(7, 4e-4), TABLE_3, "86.30 %"),
-    RecipeRow("jft300m_vit_l16_14_epochs", _jft(14, 4e-4), TABLE_3, "87.12 %"),
-    RecipeRow("jft300m_vit_h14", _jft(14, 3e-4), TABLE_3, "88.08 %"),
-    RecipeRow("jft300m_r50", _jft(7, 1e-3), TABLE_3, "R50x1 77.54 %, R50x2 82.12 %"),
-    RecipeRow("jft300m_r101", _jft(7, 8e-4), TABLE_3, "R101x1 80.67 %"),
-    RecipeRow("jft300m_r152", _jft(7, 6e-4), TABLE_3, "R152x1 81.88 %, R152x2 84.97 %"),
-    RecipeRow(
-        "jft300m_r50_vit_b", _jft(7, 8e-4), TABLE_3, "R50+ViT-B/32 84.90 %, R50+ViT-B/16 85.58 %"
+    _row("digits_finetune", DIGITS_FINETUNE, "`finetune`, for the 8 x 8 pixel digits"),
+    _row(
+        *("tiny_images_pretrain", PRETRAIN, "`pretrain`, for 32 x 32 pixel images"),
+        **{**_TINY_IMAGES, "warmup_steps": 200, "steps": 1000, "epochs": None},
+        **{"learning_rate": 1e-3, "weight_decay": 0.1, "dropout": 0.0, "pre_logits": False},
     ),
-    RecipeRow("jft300m_r50_vit_l32", _jft(7, 2e-4), TABLE_3, "85.68 %"),
-    RecipeRow("jft300m_r50_vit_l16", _jft(7, 4e-4), TABLE_3, "86.60 %"),
-    RecipeRow("jft300m_r50_vit_l16_14_epochs", _jft(14, 4e-4), TABLE_3, "87.12 %"),
-    RecipeRow(
-        "imagenet21k_vit_l_30_epochs",
-        dataclasses.replace(PRETRAIN, epochs=30),
-        f"{TABLE_3}, ImageNet-21k",
+    _row(
+        *("tiny_images_finetune", FINETUNE, "`finetune`, for 32 x 32 pixel images"),
+        **{**_TINY_IMAGES, "warmup_steps": 20, "steps": 200},
     ),
-    RecipeRow("imagenet_vit", IMAGENET, f"{TABLE_3}, ImageNet", "ViT-B/16 77.91 % (table 5)"),
-    RecipeRow(
-        "augreg_imagenet21k",
-        AUGREG_IMAGENET21K,
-        AUGREG,
+    _row("segment", SEGMENT, "Segmenter (arXiv 2105.05633), section 4.2"),
+    _jft("vit_b", 7, 8e-4, "ViT-B/32 80.73 %, ViT-B/16 84.15 %"),
+    _jft("vit_l32", 7, 6e-4, "84.37 %"),
+    _jft("vit_l16", 7, 4e-4, "86.30 %"),
+    _jft("vit_l16_14_epochs", 14, 4e-4, "87.12 %"),
+    _jft("vit_h14", 14, 3e-4, "88.08 %"),
+    _jft("r50", 7, 1e-3, "R50x1 77.54 %, R50x2 82.12 %"),
+    _jft("r101", 7, 8e-4, "R101x1 80.67 %"),
+    _jft("r152", 7, 6e-4, "R152x1 81.88 %, R152x2 84.97 %"),
+    _jft("r50_vit_b", 7, 8e-4, "R50+ViT-B/32 84.90 %, R50+ViT-B/16 85.58 %"),
+    _jft("r50_vit_l32", 7, 2e-4, "85.68 %"),
+    _jft("r50_vit_l16", 7, 4e-4, "86.60 %"),
+    _jft("r50_vit_l16_14_epochs", 14, 4e-4, "87.12 %"),
+    _row("imagenet21k_vit_l_30_epochs", PRETRAIN, f"{TABLE_3}, ImageNet-21k", epochs=30),
+    _row(
+        *("imagenet_vit", PRETRAIN, f"{TABLE_3}, ImageNet", "ViT-B/16 77.91 % (table 5)"),
+        **{"epochs": 300, "learning_rate": 3e-3, "decay": "cosine"},
+        **{"weight_decay": 0.3, "clip_norm": 1.0},
+    ),
+    _row(
+        *("augreg_imagenet21k", _BIG_VISION, AUGREG),
         "ViT-B/16 85.49 %, fine-tuned at 384 pixels",
+        **{"epochs": 300, "pre_logits": False, "loss": "sigmoid", "head_bias": -10.0},
+        augmentation="medium1",
     ),
-    RecipeRow("better_vit_s16_90_epochs", BETTER_VIT, BETTER, "ViT-S/16 76.5 %"),
-    RecipeRow(
-        "masked_patches",
-        MASKED_PATCHES,
-        "Appendix B.1.2 of the ViT paper, JFT-300M",
+    _row(
+        *("better_vit_s16_90_epochs", _BIG_VISION, BETTER, "ViT-S/16 76.5 %"),
+        **{"batch_size": 1024, "augmentation": "light2", "position_embedding": "sincos2d"},
+    ),
+    _row(
+        *("masked_patches", MASKED_PATCHES, "Appendix B.1.2 of the ViT paper, JFT-300M"),
         "ViT-B/16 79.9 %, fine-tuned; from scratch 77.9 %",
     ),
-    RecipeRow("finetune_imagenet_512", _imagenet(512), TABLES_2_AND_4, "ViT-L/16 87.76 %"),
-    RecipeRow("finetune_imagenet_518", _imagenet(518), TABLES_2_AND_4, "ViT-H/14 88.55 %"),
-    RecipeRow(
-        "finetune_cifar",
-        _finetune(10_000, learning_rates=SMALL_DATASETS),
-        TABLE_4,
-        "ViT-H/14: CIFAR-10 99.50 %, CIFAR-100 94.55 %",
+    # At higher resolution and with averaged weights.
+    _row(
+        *("finetune_imagenet_512", FINETUNE, TABLES_2_AND_4, "ViT-L/16 87.76 %"),
+        **{"image_size": 512, "ema_momentum": 0.9999},
     ),
-    RecipeRow(
-        "finetune_pets_flowers",
-        _finetune(500, warmup_steps=100, learning_rates=SMALL_DATASETS),
-        TABLE_4,
+    _row(
+        *("finetune_imagenet_518", FINETUNE, TABLES_2_AND_4, "ViT-H/14 88.55 %"),
+        **{"image_size": 518, "ema_momentum": 0.9999},
+    ),
+    _row(
+        *("finetune_cifar", FINETUNE, TABLE_4, "ViT-H/14: CIFAR-10 99.50 %, CIFAR-100 94.55 %"),
+        **{"steps": 10_000, "learning_rates": SMALL_DATASETS},
+    ),
+    _row(
+        *("finetune_pets_flowers", FINETUNE, TABLE_4),
         "ViT-H/14: Pets 97.56 %, Flowers 99.68 %",
+        **{"steps": 500, "warmup_steps": 100, "learning_rates": SMALL_DATASETS},
     ),
-    RecipeRow(
-        "finetune_augreg",
-        _finetune(500, warmup_steps=100),
-        "`configs/augreg.py` of vit_jax, Oxford-IIIT Pets",
+    _row(
+        *("finetune_augreg", FINETUNE, "`configs/augreg.py` of vit_jax, Oxford-IIIT Pets"),
+        **{"steps": 500, "warmup_steps": 100, "learning_rates": ()},
     ),
-    RecipeRow(
-        "finetune_vtab",
-        _finetune(2500, learning_rate=0.01),
-        TABLE_4,
-        "ViT-H/14: mean of the 19 tasks 77.63 %",
+    _row(
+        *("finetune_vtab", FINETUNE, TABLE_4, "ViT-H/14: mean of the 19 tasks 77.63 %"),
+        **{"steps": 2500, "learning_rate": 0.01, "learning_rates": ()},
     ),
     *_hyper_rules(),
-    RecipeRow("function_matching", FUNCTION_MATCHING, MATCHING),
+    _row(
+        # For `BiT_R50x1` with the teacher `BiT_R152x2/teacher_224`.
+        *("function_matching", _BIG_VISION, MATCHING),
+        **{"pre_logits": False, "pooling": "token", "learning_rate": 0.03, "epochs": 1200},
+        **{"warmup_steps": 5000, "weight_decay": 0.01, "augmentation": "mixup"},
+        label_weight=0.0,
+    ),
 )
 ROWS = {row.name: row for row in _TABLE}
 RECIPES = {name: row.recipe for name, row in ROWS.items()}

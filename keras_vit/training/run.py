@@ -245,7 +245,7 @@ class ResumableFit:
             callback.begin_at(batch)
         callbacks = [
             *callbacks,
-            CheckFinite(batch),
+            CheckFinite(),
             EvaluateAverages(),
             *([ChooseThresholds(self.validation, self.model)] if task.measures_precision else []),
             # Its lines have the metrics, and not what the callbacks after it add for the curves.

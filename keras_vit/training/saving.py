@@ -147,14 +147,14 @@ class SaveState(keras.callbacks.Callback):
         self._save(logs["loss"])
 
     def _save(self, loss):
-        check_finite_value("loss", loss, self.batch)
+        check_finite_value("loss", loss)
         optimizer = inner_optimizer(self.model)
         if hasattr(optimizer, "gradient_norm"):
             norm = float(ops.convert_to_numpy(optimizer.gradient_norm))
-            check_finite_value("gradient_norm", norm, self.batch)
+            check_finite_value("gradient_norm", norm)
         elif not _has_finite_weights(self.model):
             # Keras's optimizers do not keep the norm.
-            check_finite_value("weights", math.nan, self.batch)
+            check_finite_value("weights", math.nan)
         self.states.save(self.model, self.batch, self.facts())
         self._stop_if_asked()
 

@@ -91,6 +91,6 @@ def test_a_failed_begin_leaves_nothing_but_what_was_there(tmp_path):
     with pytest.raises(ZeroDivisionError):
         fail(tmp_path / "kept", "part")
     assert (tmp_path / "kept" / "part").exists()
-    with pytest.raises(ValueError, match="which holds kept"):
+    with pytest.raises(ValueError, match="which holds empty, kept"):
         begin(tmp_path, {})
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []

@@ -146,7 +146,7 @@ def test_a_loss_that_is_not_finite(tmp_path):
     recipe = small_recipe(learning_rate=1e30, clip_norm=None)
     message = (
         r"Loss and gradients must stay finite; try a smaller `learning_rate`. "
-        r"Received: .*=(inf|nan) in batch \d+"
+        r"Received: .*=(inf|nan)$"
     )
     with pytest.raises(ValueError, match=message):
         small_fit(tmp_path / "run", recipe, save_steps=1)

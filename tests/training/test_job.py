@@ -133,7 +133,6 @@ def test_the_length_of_an_epoch_can_be_given(tmp_path, fitted):
         ({"dtype": "float32"}, "are for a model that is not built yet.*dtype='float32'"),
         ({"keep_head": True}, "are for a model that is not built yet.*keep_head=True"),
         ({"data": "cifar10"}, "`classes` is for .*name='cifar10'"),
-        ({"verbose": 3}, "`verbose` must be one of .*verbose=3"),
     ],
 )
 def test_wrong_arguments(changes, message, tmp_path):
@@ -186,14 +185,6 @@ def test_data_must_be_a_name_or_datasets(data, tmp_path):
         keras_vit.training.train("digits_finetune", "ViT_Ti16", data, tmp_path)
     with pytest.raises(ValueError, match="`dataset` must be one of `keras_vit.data.load`"):
         keras_vit.evaluation.evaluate(small_model(small_recipe()), data)
-
-
-def test_a_built_model_of_another_size(tmp_path):
-    recipe = small_recipe()
-    model = small_model(recipe)
-    larger = dataclasses.replace(recipe, image_size=2 * recipe.image_size)
-    with pytest.raises(ValueError, match=r"`image_size` of the recipe must be .*keras_vit.resize"):
-        keras_vit.training.train(larger, model, "digits", tmp_path)
 
 
 def test_a_run_of_other_settings_is_refused_before_its_data_are_read(tmp_path):

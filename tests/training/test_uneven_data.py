@@ -49,11 +49,12 @@ def labels_of(dataset, batches):
 def test_rare_classes_are_repeated(folder):
     options = {"image_size": 16, "batch_size": 12, "training": True, "repeat": True}
     balanced = load(folder, "train", balanced=True, **options)
-    assert balanced.num_examples == 36
+    assert balanced.info.num_examples == 36
     assert collections.Counter(labels_of(balanced, 3).tolist()) == {0: 12, 1: 12, 2: 12}
     # The images, whose digest a run records, are there once.
-    assert balanced.source.num_examples == 22
-    rest = labels_of(balanced.from_step(2), 4)
+    dataset = balanced.info.dataset
+    assert dataset.source.num_examples == 22
+    rest = labels_of(dataset.from_step(2).batches(), 4)
     np.testing.assert_array_equal(rest, labels_of(balanced, 6)[24:])
 
 
@@ -71,8 +72,8 @@ def test_a_broken_image_of_a_rare_class_is_skipped_each_time(tmp_path):
     data = load(f"folder:{root}", "train", 16, 7, training=True, balanced=True, repeat=True)
     first = labels_of(data, 6)
     assert collections.Counter(first[:21].tolist()) == {0: 12, 1: 9}
-    assert data.skipped.ids == ["train/bee/0.jpg"]
-    resumed = data.from_step(3, data.skipped.ids)
+    assert data.info.skipped.ids == ["train/bee/0.jpg"]
+    resumed = data.info.dataset.from_step(3, data.info.skipped.ids).batches()
     np.testing.assert_array_equal(labels_of(resumed, 3), first[21:])
 
 
@@ -82,9 +83,10 @@ def test_features_take_the_place_of_images(folder):
     model = small_model(small_recipe(image_size=16))
     extract = feature_extractor(model).predict_on_batch
     plain = load(folder, "train", 16, 8, training=True, repeat=True, balanced=True)
+    plain = plain.info.dataset
     replaced = plain.with_features(extract)
     for dataset, other in ((plain, replaced), (plain.from_step(3), replaced.from_step(3))):
-        pairs = tf.data.Dataset.zip(dataset, other).take(6).as_numpy_iterator()
+        pairs = tf.data.Dataset.zip(dataset.batches(), other.batches()).take(6).as_numpy_iterator()
         for (images, labels), (features, same_labels) in pairs:
             np.testing.assert_array_equal(labels, same_labels)
             np.testing.assert_allclose(extract(images), features, rtol=0, atol=1e-5)
@@ -203,8 +205,8 @@ def test_wrong_ends_of_a_run(changes, validation, message):
         ({"freeze": True, "augmentation": "bit"}, "without augmentation"),
         ({"freeze": True, "frozen_blocks": 1}, "Only one of `freeze`"),
         ({"optimizer": "lion", "accumulation_steps": 2}, "`adamw` or `sgd`"),
-        ({"loss": "pixels", "class_balance": "weights"}, "is for classes"),
-        ({"patience": 0}, "`patience` must be positive"),
+        ({"loss": "pixels", "class_balance": "weights"}, "are for classes"),
+        ({"patience": 0}, "`patience` must be a positive number"),
     ],
 )
 def test_settings_that_exclude_each_other(changes, message):

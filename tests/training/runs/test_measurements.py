@@ -169,16 +169,6 @@ def test_masked_patches_and_a_run_that_stops_early(tmp_path):
     ]
 
 
-@pytest.mark.backends("tensorflow", reason="the same on every backend")
-def test_a_linear_probe_is_not_measured(tmp_path):
-    recipe = small_recipe(freeze=True)
-    with pytest.raises(
-        ValueError, match="representation .* does not change. Received: freeze=True"
-    ):
-        small_fit(tmp_path / "run", recipe, callbacks=[fewshot(2)])
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.slow
 @pytest.mark.backends("tensorflow", reason="the same on every backend")
 def test_float16_counts_steps_whose_gradients_overflow(tmp_path):
