@@ -72,7 +72,9 @@ def test_each_seed_has_its_own_sweep(start, photos, tmp_path, capsys):
     assert out.count("<- chosen") == 2
     assert "Trained 2 models, without validation" in out
     names = {path.name for path in (tmp_path / "runs").iterdir()}
-    assert names == {"seed-0", "seed-0-sweep", "seed-1", "seed-1-sweep", "seeds.json"}
+    assert names == {
+        *("seed-0", "seed-0-sweep", "seed-1", "seed-1-sweep", "seeds.json", "settings.json")
+    }
     assert "mean of 2 runs" in run(capsys, "evaluate", tmp_path / "runs")
 
 
@@ -91,5 +93,6 @@ def test_masked_patches_and_auto(start, photos, tmp_path, capsys):
         "seed-3",
         "seed-4",
         "seeds.json",
+        "settings.json",
     }
     assert "loss" not in run(capsys, *command, "--resume")

@@ -167,7 +167,7 @@ def test_every_row_has_a_source_and_a_recipe():
         ({"min_crop_area": 1.5}, "`min_crop_area` must be .*min_crop_area=1.5"),
         (
             {"weight_decay": -0.1},
-            "`weight_decay` must be a number of at least 0.*weight_decay=-0.1",
+            "`weight_decay` must be a number of at least 0.*=-0.1",
         ),
     ],
 )
