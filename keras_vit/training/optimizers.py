@@ -19,6 +19,7 @@ from keras_vit.training.distribution import num_replicas, sum_over_replicas
 from keras_vit.training.recipe import MOMENTUM_DTYPES, PAPER_OPTIMIZERS, Recipe
 from keras_vit.training.schedules import learning_rate_schedule
 
+__all__ = ["SGD", "AdamW", "inner_optimizer", "make_optimizer"]
 # Layers before the blocks. All others are of a head: layer-wise decay leaves them at the full
 # learning rate.
 BEFORE_BLOCKS = (
