@@ -146,7 +146,7 @@ class Evaluate:
 
     def _evaluate_masks(self, model, source):
         """Print the metrics of a segmenter, and return them."""
-        from keras_vit.evaluation.segmentation.counts import evaluate_segmentation
+        from keras_vit.evaluation.segmentation import evaluate_segmentation
 
         options = {"batch_size": self.batch_size, "max_skipped": self.max_skipped}
         found = evaluate_segmentation(model, source, **options)
@@ -157,8 +157,13 @@ class Evaluate:
 
     def _print(self, predicted, reported, image_size):
         from keras_vit.cli.tables import plain_table
-        from keras_vit.evaluation.confusion import COLUMNS, class_rows, write_confusion
-        from keras_vit.evaluation.metrics import LabelPredictions, confusion_matrix
+        from keras_vit.evaluation.metrics import (
+            COLUMNS,
+            LabelPredictions,
+            class_rows,
+            confusion_matrix,
+            write_confusion,
+        )
 
         metrics = predicted.summary()
         for name, value in metrics.items():

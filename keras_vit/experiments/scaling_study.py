@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from keras_vit.evaluation.compute import count_training_exaflops
+from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.experiments.paper.scaling import TABLE_6
 from keras_vit.models.variants import find_variant
 from keras_vit.training.recipe import Recipe
