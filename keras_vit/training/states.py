@@ -196,8 +196,10 @@ def named_variables(model):
     owners = {path.replace("/", "_"): name for path, name in paths.items()}
     for variable in model.optimizer.variables:
         optimizer, _, name = variable.path.rpartition("/")
-        owner, _, slot = name.rpartition("_")
-        name = f"{slot}/{owners[owner]}" if owner in owners else name
+        owner = max((o for o in owners if name.startswith(f"{o}_")), key=len, default=None)
+        # Nadam has a variable without a name of its own, which Keras numbers.
+        slot = _without_number(name) if owner is None else name.removeprefix(f"{owner}_")
+        name = slot if owner is None else f"{slot}/{owners[owner]}"
         named.append((f"optimizer/{_without_number(optimizer)}/{name}", variable))
     return _numbered(named)
 
