@@ -71,7 +71,11 @@ class RunDir:
             raise
 
     def add(self, settings):
-        """Compare further settings with those of a job that is resumed, and record them."""
+        """Compare further settings with those of a job that is resumed, and record all."""
+        self._compare(settings)
+        self.write(self.file, json.dumps({**self.before, **self.settings}, indent=2) + "\n")
+
+    def _compare(self, settings):
         self.settings = json.loads(json.dumps({**self.settings, **settings}))
         old, new = _flat(self.before), _flat(self.settings)
         changed = [
@@ -84,7 +88,6 @@ class RunDir:
                 "A resumed job must have the settings it was begun with. "
                 f"Received: {', '.join(changed)}"
             )
-        self.write(self.file, json.dumps({**self.before, **self.settings}, indent=2) + "\n")
 
     @property
     def identity(self):
@@ -130,13 +133,17 @@ class RunDir:
         return holds_job
 
     def _begin(self):
-        """Check the directory and write the settings; return whether the job is a new one."""
+        """Check the directory and the settings; return whether the job is a new one."""
         file, holds_job = self.path / self.file, self.check()
         # A killed process was writing them.
         for partial in self.path.glob(f".*{PARTIAL}*"):
             partial.unlink()
-        self.before = json.loads(file.read_text(encoding="utf-8")) if holds_job else {}
-        self.add({})
+        if holds_job:
+            # They are recorded when all are compared: what may differ may be wrong.
+            self.before = json.loads(file.read_text(encoding="utf-8"))
+            self._compare({})
+        else:
+            self.add({})
         return not holds_job
 
     def _remove(self):

@@ -66,15 +66,16 @@ def open_run(workdir, settings, others=(), resume=False):
         if not is_first_process():
             own = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
             workdir, resume = stack.enter_context(own), False
+        backend = keras.backend.backend()
+        settings = {**settings, "keras": keras.__version__, "backend": backend}
         options = {"file": RUN_FILE, "others": (*OTHERS, *others), "scratch": SCRATCH}
         run = stack.enter_context(RunDir(workdir, settings, resume, **options).open())
-        begun_on, backend = run.before.get("backend"), keras.backend.backend()
-        if begun_on not in (None, backend):
+        begun_on = run.before.get("backend", backend)
+        if begun_on != backend:
             logging.getLogger("keras_vit").warning(
                 "the run began on %s and resumes on %s: random numbers and results will differ",
                 *(begun_on, backend),
             )
-        run.add({"keras": keras.__version__, "backend": backend})
         yield run
 
 

@@ -38,8 +38,9 @@ def test_a_killed_job_is_resumed(tmp_path):
     assert (path / "7.txt").read_text() == "49"
 
 
-def begin(path, settings, **options):
+def begin(path, settings, found=None, **options):
     with RunDir(path, settings, **options).open() as job:
+        job.add(found or {})
         job.write("part", "")
         return job
 
@@ -69,6 +70,10 @@ def test_facts_that_are_found_later_are_settings(tmp_path):
     job = RunDir(tmp_path, {}, resume=True)
     with job.open(), pytest.raises(ValueError, match="digest='b' instead of 'a'"):
         job.add({"digest": "b"})
+    # A place that is refused is not recorded.
+    with pytest.raises(ValueError, match="digest='c' instead of 'a'"):
+        begin(tmp_path, {"place": "there"}, {"digest": "c"}, resume=True, others=("place",))
+    assert "place" not in (tmp_path / "settings.json").read_text()
 
 
 def test_only_one_process_works_in_it(tmp_path):

@@ -71,8 +71,8 @@ def test_a_resumed_run_has_the_images_it_was_begun_with(root, capsys, change):
     model, workdir = begun["model"], root / "run"
     kept = {path: path.read_bytes() for path in workdir.iterdir() if path.is_file()}
     error = error_of(capsys, *train_arguments(model, root / "photos", workdir, "--resume"))
-    assert "A resumed run must have the settings it was begun with" in error
-    assert "images=" in error
+    assert "A resumed job must have the settings it was begun with" in error
+    assert "images." in error
     assert {path: path.read_bytes() for path in kept} == kept
 
 
