@@ -41,7 +41,7 @@ SLOW_EXAMPLES = {
     "serving.export.export",
     "serving.prediction.predictor.Predictor",
     "serving.runners.load_runner",
-    "training.callbacks.regular.MeasureRegularly",
+    "training.callbacks.MeasureRegularly",
     "training.job.train",
 }
 

@@ -2,7 +2,7 @@
 
     python benchmarks/run_overhead.py
 
-A run is `keras_vit.training.fit.fit`; its time per step is what it logs itself, without the first
+A run is `keras_vit.training.train`; its time per step is what it logs itself, without the first
 step and without the models and states that are saved after an epoch. The loop calls the compiled
 training step of the same model on the same batches, and nothing else. The two take turns.
 """
@@ -35,7 +35,7 @@ def measure(name, batch_size, options):
     """Return the seconds per step of each run, and of the loop after each."""
     import keras_vit
     from keras_vit.training import RECIPES, load_training_data
-    from keras_vit.training.fit import fit
+    from keras_vit.training import train as train_by_recipe
 
     recipe = dataclasses.replace(
         RECIPES["finetune"],
@@ -44,12 +44,12 @@ def measure(name, batch_size, options):
         steps=options.steps,
         warmup_steps=2,
     )
-    train, _ = load_training_data(recipe, "digits")
+    train = load_training_data(recipe, "digits")[0].batches()
     model = getattr(keras_vit, name)(num_classes=10)
     seconds = {"run": [], "loop": []}
     for _ in range(options.runs):
         with tempfile.TemporaryDirectory() as workdir:
-            fit(recipe, model, (train, None), pathlib.Path(workdir) / "run")
+            train_by_recipe(recipe, model, (train, None), pathlib.Path(workdir) / "run")
         speed = model.history.history["images_per_second"][0]
         seconds["run"].append(batch_size / speed)
         seconds["loop"].append(bare_loop(model, train, options.steps))

@@ -73,7 +73,7 @@ learning rate rises linearly from 0 in the warm-up steps; the decay `staircase` 
 each of the given steps. Recipes of BiT-HyperRule with `tiny_images` are for images below 96 x 96
 pixels.
 
-Written by `make docs` from `keras_vit/training/recipes/`.
+Written by `make docs` from `keras_vit/training/recipes.py`.
 
 """
 RESULTS = pathlib.Path(__file__).parent.parent / "benchmarks" / "results"

@@ -27,8 +27,7 @@ SAVED_NAMES = {
     "keras_vit.layers.resnet": "MaxPool",
     "keras_vit.models.dense": "MaskProduct ResizeLike TokensToMap",
     "keras_vit.models.model": "ImageModel",
-    "keras_vit.training.losses": "PixelCrossEntropy sigmoid_cross_entropy",
-    "keras_vit.training.metrics": "BalancedAccuracy",
+    "keras_vit.training.losses": "BalancedAccuracy PixelCrossEntropy sigmoid_cross_entropy",
     "keras_vit.training.optimizers": "AdamW SGD",
     "keras_vit.training.schedules": "ReciprocalSquareRootDecay WarmUp",
 }

@@ -53,12 +53,12 @@ WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]
 # index of a variable is what the docstring of `keras.optimizers.Optimizer` tells subclasses to use.
 PRIVATE_NAMES = {
     "layers/base.py": {"_initial_seed", "_track_variables"},
-    "training/paper_optimizer.py": {"_get_variable_index"},
+    "training/optimizers.py": {"_get_variable_index"},
 }
 FORBIDDEN = r"sys\.meta_path|__class__ = |/proc\b|\b(keras|tf|jax|torch|tyro|ray)\._[a-z]|\.src\."
 
 COMMANDS = """
-quickstart models checkpoints client convert inspect-checkpoint data deduplicate train
+quickstart models checkpoints client convert inspect-checkpoint data deduplicate train resume
 evaluate fewshot vtab benchmark predict search inspect study export
 """
 
@@ -220,7 +220,7 @@ import importlib
 import {modules}
 import keras
 registered = set(keras.saving.get_custom_objects())
-for module in ("layers", "models", "training.fit", "serving.export", "data.images.augment"):
+for module in ("layers", "models", "training.job", "serving.export", "data.images.augment"):
     importlib.import_module(f"keras_vit.{{module}}")
 print({{"keras_vit>AdamW", "keras_vit>ImageModel"}} <= registered)
 print(set(keras.saving.get_custom_objects()) - registered)

@@ -20,7 +20,6 @@ from keras_vit.cli.mistakes import (
     install_hint,
     memory_hint,
 )
-from keras_vit.cli.resumed import complete
 from keras_vit.core.process import is_out_of_memory, without_stderr
 from keras_vit.core.text import printable
 from keras_vit.version import __version__
@@ -113,7 +112,7 @@ def parse(args=None):
         sys.exit()
     check_command(args)
     check_recipe(args)
-    args = complete(with_one_length(args))
+    args = with_one_length(args)
     try:
         with contextlib.redirect_stderr(box):
             return tyro.cli(

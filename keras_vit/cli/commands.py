@@ -21,6 +21,7 @@ from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
 from keras_vit.cli.models import Models
 from keras_vit.cli.predict import Predict
 from keras_vit.cli.quickstart import Quickstart
+from keras_vit.cli.resume import Resume
 from keras_vit.cli.search import Search
 from keras_vit.cli.study import Study
 from keras_vit.cli.study_paper import Paper
@@ -44,6 +45,7 @@ COMMANDS = {
     "data": Data,
     "deduplicate": Deduplicate,
     "train": Train,
+    "resume": Resume,
     "evaluate": Evaluate,
     "fewshot": Fewshot,
     "study": Study,

@@ -82,7 +82,7 @@ class Convert:
         written = target
         # Imported here because they need TensorFlow.
         if to == "keras":
-            from keras_vit.training.runs.saved_models import save_model
+            from keras_vit.training.saving import save_model
 
             written.parent.mkdir(parents=True, exist_ok=True)
             save_model(model, written)

@@ -148,7 +148,7 @@ def facts_of(model, source, quantize=None):
 def _validation_accuracy(path, run, image_size):
     """Return the accuracy of a model file that its run measured, or `None`."""
     from keras_vit.checkpoints.runs import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL
-    from keras_vit.training.runs.run import METRICS_FILE
+    from keras_vit.training.saving import METRICS_FILE
 
     recipe = run.get("recipe", {})
     # If the weights are averaged, the run evaluates the averages.

@@ -1,15 +1,9 @@
-"""Runs as commands: the recipe that a run has recorded, and the command that repeats it."""
+"""Recipes as commands."""
 
 import dataclasses
 import shlex
 
-from keras_vit.training.recipes import RECIPES, Recipe
-
-
-def as_recipe(recorded):
-    """Return the recipe of a `run.json`, where tuples are lists."""
-    lists = {name: tuple(value) for name, value in recorded.items() if isinstance(value, list)}
-    return Recipe(**{**recorded, **lists})
+from keras_vit.training.recipes import RECIPES
 
 
 def train_command(base, recipe, options):

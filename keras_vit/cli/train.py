@@ -1,6 +1,7 @@
 """`keras-vit train`."""
 
 import dataclasses
+import importlib.util
 import logging
 import pathlib
 import shlex
@@ -8,8 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.resumed import check_chosen
-from keras_vit.cli.run_commands import as_recipe, train_command
+from keras_vit.cli.run_commands import train_command
 from keras_vit.cli.run_lines import describe_best, describe_fewshot, describe_seeds
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.choices import SEGMENTATION
@@ -33,6 +33,21 @@ class Auto:
     """Side of the images in pixels; by default it follows the images and the model."""
     upright: bool = False
     """Turn photographs upright as their EXIF orientation says."""
+
+
+def check_chosen(auto, recipe):
+    """Return the recipe of a run of `auto`, checked to have the settings that are given.
+
+    A default, such as `--seed 0`, counts as not given.
+    """
+    for field in dataclasses.fields(auto):
+        value, chosen = getattr(auto, field.name), getattr(recipe, field.name, None)
+        if field.name != "minutes" and value not in (field.default, chosen):
+            raise ValueError(
+                f"`{field.name}` must be {chosen!r}, as when the run began. "
+                f"Received: {field.name}={value!r}"
+            )
+    return recipe
 
 
 def recipe_type(names, with_auto=False, note=""):
@@ -149,12 +164,7 @@ class Train:
 
         def show(run):
             # The last run of a sweep has no images to validate on.
-            if not (is_sweep and self.recipe.is_of_classes):
-                self._draw(run.workdir)
-            best = describe_best(run.history, self.recipe.monitor)
-            print(f"{best}; models and settings in {shlex.quote(str(run.workdir))}")
-            for callback in callbacks:
-                print(describe_fewshot(callback.rows[-1]))
+            show_run(run, callbacks, None if is_sweep and self.recipe.is_of_classes else self.data)
 
         if self.seeds is None:
             show(train(**options))
@@ -211,21 +221,20 @@ class Train:
 
     def _choose(self, auto):
         """Return the recipe of `auto`, or that of the run to be resumed."""
-        from keras_vit.checkpoints.runs import LAST_MODEL, read_run
+        from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE, read_run
         from keras_vit.checkpoints.trained import absolute_model_name
+        from keras_vit.core.run_dir import RunDir
         from keras_vit.data.sources.kinds import absolute_name
         from keras_vit.experiments.sweep import sweep_shortly
         from keras_vit.training.auto import auto_recipe
-        from keras_vit.training.runs.run import check_new
-        from keras_vit.training.starting_model import check_keeps_head
+        from keras_vit.training.recipes import find_recipe
 
-        check_new(self.workdir, self.resume)
-        if self.keep_head:
-            check_keeps_head(self.model)
         first = self.workdir if self.seeds is None else self.workdir / f"seed-{auto.seed}"
+        # Before a training step is timed.
+        RunDir(first, {}, self.resume, file=RUN_FILE).check()
         recorded = read_run(first / LAST_MODEL).get("recipe") if self.resume else None
         if recorded:
-            return check_chosen(auto, as_recipe(recorded))
+            return check_chosen(auto, find_recipe(recorded))
         left_out = ("sweep_lr", "debug", "recipe", "workdir", "resume")
         fields = [field for field in dataclasses.fields(self) if field.name not in left_out]
         options = {field.name: getattr(self, field.name) for field in fields}
@@ -250,37 +259,36 @@ class Train:
         print(f"The same again: {train_command(base, recorded, {**given, 'workdir': again})}")
         return recipe
 
-    def _draw(self, workdir):
-        """Draw what the best model confuses, or the predictions of masked patches."""
-        if self.recipe.is_of_classes:
-            from keras_vit.experiments.run_figures import draw_run
 
-            names = ("classes", "data_dir", "exclude", "max_skipped")
-            options = {name: getattr(self, name) for name in names}
-            options["upright"] = self.recipe.upright
-            for path in draw_run(workdir, self.data, **options):
-                print(f"Figure: {path}")
-            return
-        import importlib.util
+def show_run(run, callbacks, data):
+    """Print what a run came to, and draw it on images of a dataset, if one is given."""
+    from keras_vit.checkpoints.runs import LAST_MODEL, PREDICTOR_MODEL, read_run
 
-        from keras_vit.checkpoints.runs import LAST_MODEL, PREDICTOR_MODEL
+    recorded = read_run(run.workdir / LAST_MODEL)
+    names = ("classes", "data_dir", "max_skipped")
+    options = {"upright": run.recipe.upright, **{name: recorded[name] for name in names}}
+    if data is not None and run.recipe.is_of_classes:
+        from keras_vit.experiments.run_figures import draw_run
 
-        predictor = workdir / PREDICTOR_MODEL
-        if not predictor.exists() or not importlib.util.find_spec("matplotlib"):
-            return
+        for path in draw_run(run.workdir, data, exclude=recorded["exclude"], **options):
+            print(f"Figure: {path}")
+    predictor = run.workdir / PREDICTOR_MODEL
+    if data is not None and predictor.exists() and importlib.util.find_spec("matplotlib"):
         from keras_vit.data import load, mask_patches
         from keras_vit.inspection.figures.masked_patches import draw_masked_patches
         from keras_vit.models.files import load_model
         from keras_vit.models.parts import token_stride
 
-        model = load_model(workdir / LAST_MODEL)
-        options = {"classes": self.classes, "data_dir": self.data_dir}
-        options["upright"] = self.recipe.upright
-        images = load(self.data, "validation", model.input_shape[1:3], batch_size=8, **options)
-        masked = mask_patches(images, token_stride(model), self.recipe.loss)
-        picture = workdir / "masked_patches.png"
+        model = load_model(run.workdir / LAST_MODEL)
+        images = load(data, "validation", model.input_shape[1:3], batch_size=8, **options)
+        masked = mask_patches(images, token_stride(model), run.recipe.loss)
+        picture = run.workdir / "masked_patches.png"
         draw_masked_patches(load_model(predictor), next(masked.as_numpy_iterator()), picture)
         print(f"What it predicts of masked patches: {picture}")
+    best = describe_best(run.history, run.recipe.monitor)
+    print(f"{best}; models and settings in {shlex.quote(str(run.workdir))}")
+    for callback in callbacks:
+        print(describe_fewshot(callback.rows[-1]))
 
 
 def _sweep(*arguments, **options):

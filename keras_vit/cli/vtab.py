@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.training.recipe import Recipe
 from keras_vit.training.recipes import RECIPES
-from keras_vit.training.recipes.recipe import Recipe
 
 
 @dataclasses.dataclass

@@ -51,6 +51,12 @@ def replacing(path):
             partial.unlink(missing_ok=True)
 
 
+def write_text(path, text):
+    """Write a text file atomically."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
 @contextlib.contextmanager
 def exclusive_lock(directory, wait=True):
     """Hold an exclusive lock on a directory, in a file that is removed at the end.

@@ -9,7 +9,7 @@ from typing import Any
 from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.experiments.paper.scaling import TABLE_6
 from keras_vit.models.variants import find_variant
-from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.recipe import Recipe
 
 # The images and classes of JFT-300M.
 NUM_IMAGES, NUM_CLASSES = 303e6, 18_000

@@ -1,5 +1,6 @@
 """The same training with several seeds: means and standard deviations over the runs."""
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -12,14 +13,13 @@ from typing import Any
 import keras
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.core.files import PARTIAL
+from keras_vit.core.run_dir import RunDir
 from keras_vit.experiments.vtab_run import vtab
 from keras_vit.experiments.vtab_tasks import RESULTS_FILE
 from keras_vit.training import distribution, job
-from keras_vit.training.callbacks.stopping import find_best
+from keras_vit.training.callbacks import find_best
+from keras_vit.training.recipe import Recipe
 from keras_vit.training.recipes import find_recipe
-from keras_vit.training.recipes.recipe import Recipe
-from keras_vit.training.runs.run import check_new, write_text
 
 SUMMARY = "seeds.json"
 
@@ -109,37 +109,27 @@ def train_seeds(
     if keras.backend.backend() == "jax":
         # Only the first process looks at the directory.
         distribution.join_processes()
-    if distribution.is_first_process():
-        _check_directory(workdir, resume)
     asked = range(recipe.seed, recipe.seed + seeds)
-    # Otherwise the file would lack finished runs that are resumed later, or not at all.
-    values = _recorded(workdir)
-    for number, seed in enumerate(asked, start=1):
-        logging.getLogger("keras_vit").info("seed %d (run %d of %d)", seed, number, seeds)
-        own = dataclasses.replace(recipe, seed=seed)
-        run = train(own, model, data, seed_directory(workdir, seed), resume=resume, **options)
-        metric, values[seed] = best_of(run.history, run.recipe.monitor)
-        recorded = SeedResults(metric, dict(sorted(values.items())))
+    settings = {"recipe": {**dataclasses.asdict(recipe), "seed": None}}
+    with contextlib.ExitStack() as stack:
         if distribution.is_first_process():
-            facts = {**dataclasses.asdict(recorded), "mean": recorded.mean, "std": recorded.std}
-            write_text(workdir / SUMMARY, json.dumps(facts, indent=2) + "\n")
-        if on_run is not None:
-            on_run(run)
-        # Its model is not in memory with the next one.
-        del run
+            directory = stack.enter_context(RunDir(workdir, settings, resume).open())
+        # Otherwise the file would lack finished runs that are resumed later, or not at all.
+        values = _recorded(workdir)
+        for number, seed in enumerate(asked, start=1):
+            logging.getLogger("keras_vit").info("seed %d (run %d of %d)", seed, number, seeds)
+            own = dataclasses.replace(recipe, seed=seed)
+            run = train(own, model, data, seed_directory(workdir, seed), resume=resume, **options)
+            metric, values[seed] = best_of(run.history, run.recipe.monitor)
+            recorded = SeedResults(metric, dict(sorted(values.items())))
+            if distribution.is_first_process():
+                facts = {**dataclasses.asdict(recorded), "mean": recorded.mean, "std": recorded.std}
+                directory.write(SUMMARY, json.dumps(facts, indent=2) + "\n")
+            if on_run is not None:
+                on_run(run)
+            # Its model is not in memory with the next one.
+            del run
     return SeedResults(metric, {seed: values[seed] for seed in asked})
-
-
-def _check_directory(workdir, resume):
-    check_new(workdir, resume)
-    names = [path.name for path in workdir.iterdir()] if workdir.exists() else []
-    own = ("seed-", SUMMARY, f".{pathlib.Path(SUMMARY).stem}{PARTIAL}")
-    others = [name for name in names if not name.startswith(own)]
-    if others:
-        raise ValueError(
-            "`workdir` must be a new directory, or one that runs with several seeds were begun in. "
-            f"Received: workdir={str(workdir)!r}, which holds {sorted(others)[0]}"
-        )
 
 
 def seed_directory(workdir, seed):
@@ -156,16 +146,8 @@ def finished_runs(path):
 def _recorded(directory):
     """Return the values in the summary of a directory by seed; none without a summary."""
     file = directory / SUMMARY
-    if not file.is_file():
-        return {}
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))["values"]
-        return {int(seed): value for seed, value in values.items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"`{SUMMARY}` must have the results of runs with several seeds. "
-            f"Received: {str(file)!r} ({error})"
-        ) from error
+    values = json.loads(file.read_text(encoding="utf-8"))["values"] if file.is_file() else {}
+    return {int(seed): value for seed, value in values.items()}
 
 
 def best_of(history, monitor=None):

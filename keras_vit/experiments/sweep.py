@@ -9,12 +9,13 @@ from typing import Any
 
 import keras
 
+from keras_vit.checkpoints.runs import RUN_FILE
+from keras_vit.core.run_dir import RunDir
 from keras_vit.training import job
-from keras_vit.training.callbacks.measuring import NotFiniteError
+from keras_vit.training.callbacks import NotFiniteError
 from keras_vit.training.job import Run
+from keras_vit.training.recipe import Recipe
 from keras_vit.training.recipes import find_recipe
-from keras_vit.training.recipes.recipe import Recipe
-from keras_vit.training.runs.run import check_new
 
 
 def sweep(
@@ -51,7 +52,6 @@ def sweep(
         Table 4 of the ViT paper (arXiv 2010.11929).
     """
     workdir = pathlib.Path(workdir).expanduser().resolve()
-    check_new(workdir, resume)
     if isinstance(model, keras.Model):
         raise ValueError(
             "`model` must be a name or a path, so that each learning rate starts from the same "
@@ -72,7 +72,12 @@ def sweep(
             **options,
         )
 
-    recipe, accuracies = choose_learning_rate(find_recipe(recipe), _trainer_next_to(workdir, train))
+    # Before the first of many runs.
+    RunDir(workdir, {}, resume, file=RUN_FILE).check()
+    recipe, train_with_rate = find_recipe(recipe), _trainer_next_to(workdir, train)
+    settings = {"recipe": dataclasses.asdict(recipe)}
+    with RunDir(f"{workdir}-sweep", settings, resume).open():
+        recipe, accuracies = choose_learning_rate(recipe, train_with_rate)
     # The last run has no images to validate on.
     recipe = dataclasses.replace(recipe, monitor=None, patience=None)
     found = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}

@@ -17,8 +17,7 @@ from keras_vit.evaluation.classification import check_same_classes
 from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint, reported_of_run
 from keras_vit.experiments.reported import find_reported
 from keras_vit.models.model import image_spec_of
-from keras_vit.training.runs.run import EXCLUDED_FILE
-from keras_vit.training.runs.saved_models import check_data_path
+from keras_vit.training.run import EXCLUDED_FILE
 
 
 def open_trained(
@@ -47,7 +46,7 @@ def open_trained(
     run = run_of(path)
     if run and not run.get("has_ended"):
         logging.getLogger("keras_vit").info(
-            "this run has not ended; to resume it: keras-vit train --resume --workdir %s",
+            "this run has not ended; to resume it: keras-vit resume %s",
             shlex.quote(str(path.parent)),
         )
     return TrainedModel(source, path, run, load_trained(source, image_size))
@@ -91,8 +90,6 @@ class TrainedModel:
                 as `keras_vit.data.load`.
         """
         name = self.name_of(data)
-        if data is None:
-            check_data_path(name)
         if not options.get("central_crop_from"):
             options.setdefault("image_spec", image_spec_of(self.model))
         if self.is_upright:

@@ -18,9 +18,9 @@ from keras_vit.experiments.sweep import choose_learning_rate
 from keras_vit.experiments.vtab_tables import find_row, mean_accuracies
 from keras_vit.experiments.vtab_tasks import check_data, find_tasks, read_results, run_tasks
 from keras_vit.training import distribution, job
+from keras_vit.training.recipe import CLASS_LOSSES, Recipe
 from keras_vit.training.recipes import find_recipe
-from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
-from keras_vit.training.runs.run import STATES
+from keras_vit.training.run import STATES
 from keras_vit.training.starting_model import make_model
 
 

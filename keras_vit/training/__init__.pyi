@@ -5,8 +5,8 @@ from . import losses as losses
 from . import optimizers as optimizers
 from .auto import auto_recipe as auto_recipe
 from .job import Run as Run
+from .job import load_training_data as load_training_data
 from .job import train as train
+from .recipe import Recipe as Recipe
 from .recipes import RECIPES as RECIPES
-from .recipes import Recipe as Recipe
 from .starting_model import make_model as make_model
-from .training_data import load_training_data as load_training_data

@@ -1,26 +1,31 @@
-"""A recipe for a dataset, a model and a machine."""
+"""A recipe for a dataset, a model and a machine: a table of rules with their reasons."""
 
-import collections
 import dataclasses
 import logging
 import math
 import os
+import shutil
+import subprocess
+import time
 from typing import Any
 
 import keras
 import numpy as np
+import psutil
 
 from keras_vit.checkpoints import inspect_checkpoint
 from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import check_model_path
 from keras_vit.core.arguments import check_integer, is_number
+from keras_vit.core.process import available_memory
 from keras_vit.data.images.headers import declared_size
 from keras_vit.data.loading import load
 from keras_vit.models import find_variant
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE, Options, is_resnet
 from keras_vit.models.variants import is_variant
-from keras_vit.training.recipes import FINETUNE, PRETRAIN, machine
-from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.recipe import Recipe
+from keras_vit.training.recipes import FINETUNE, PRETRAIN
 from keras_vit.training.starting_model import make_model
 
 # Images seen by the number of training images: 500, 10,000 or 20,000 steps of 512 images
@@ -29,19 +34,11 @@ SEEN = {20_000: 500 * 512, 500_000: 10_000 * 512, math.inf: 20_000 * 512}
 MOST_PASSES, FEWEST_PASSES = 100, 10
 # Patches along a side of small images, without trained weights: 32 pixels in patches of 4.
 FEWEST_PATCHES = 8
-SMALLEST_BATCH, LARGEST_BATCH, STEPS = 32, 512, 500
-# The paper fine-tunes models of 224 pixels at 384.
-ZOOM = 384 / 224
-SCRATCH_RATES = (3e-4, 1e-3, 3e-3)
 CPU_MINUTES = 60
-# With few images crops keep at least half of the area, and small batches get a smaller rate; both
-# were chosen on images of CIFAR-10 (`benchmarks/auto.py`). Otherwise as in the paper.
-FEW_IMAGES, FEW_CROP_AREA, SMALL_BATCH_RATE = 20_000, 0.5, 0.01
-UNEVEN = 1.5
 # For evaluations and saving; and seconds for starting.
 OVERHEAD, START = 1.2, 30
-# A step that takes fewer seconds is measured again, with a whole batch.
-SHORT_STEP = 2.0
+# A step of a small batch that takes fewer seconds is measured again, with a whole batch.
+SMALL_BATCH, SHORT_STEP = 32, 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +58,17 @@ class Facts:
     is_pretrained: bool
 
     @property
+    def num_images(self):
+        """Number of training images."""
+        return sum(self.counts)
+
+    @property
+    def seen(self):
+        """Number of images to train on, each time that an image is seen."""
+        seen = next(seen for below, seen in SEEN.items() if self.num_images < below)
+        return min(seen, MOST_PASSES * self.num_images)
+
+    @property
     def usual_size(self):
         """The side of images to train on, in pixels, unless the images are larger.
 
@@ -78,9 +86,56 @@ class Facts:
 
     @property
     def _stride(self):
-        if is_resnet(self.options):
-            return 32
-        return math.lcm(*self.options.stride)
+        return 32 if is_resnet(self.options) else math.lcm(*self.options.stride)
+
+
+def _batch_size(facts, settings):
+    return min(max(2 ** round(math.log2(facts.seen / 500)), 32), 512)
+
+
+def _steps(facts, settings):
+    return max(_in_epochs(facts.seen / settings["batch_size"]), 20)
+
+
+def _image_size(facts, settings):
+    size = facts.usual_size
+    return facts.fitting(min(facts.side, 384 / 224 * size)) if facts.side > size else size
+
+
+def _min_crop_area(facts, settings):
+    return 0.5 if facts.num_images < 20_000 else settings["min_crop_area"]
+
+
+def _class_balance(facts, settings):
+    return "sampling" if max(facts.counts) > 1.5 * min(facts.counts) else "none"
+
+
+def _monitor(facts, settings):
+    return "val_balanced_accuracy" if settings["class_balance"] == "sampling" else None
+
+
+def _learning_rate(facts, settings):
+    is_small = facts.is_pretrained and settings["batch_size"] < 512
+    return 0.01 if is_small else settings["learning_rate"]
+
+
+def _warmup_steps(facts, settings):
+    return min(max(settings["steps"] // 10, 1), 500)
+
+
+# What is decided, in this order: a setting, the rule that returns it from the `Facts` and a
+# dictionary of the settings so far, and the reason, which is logged. The crops and the rate of few
+# images were chosen on images of CIFAR-10 (`benchmarks/auto.py`).
+RULES = (
+    ("batch_size", _batch_size, "the power of two for about 500 steps, from 32 to 512"),
+    ("steps", _steps, "BiT-HyperRule by the number of images, and at most 100 passes"),
+    ("warmup_steps", _warmup_steps, "a tenth of the steps, at most 500"),
+    ("image_size", _image_size, "the model's, or less if images are small; more if they are large"),
+    ("min_crop_area", _min_crop_area, "crops keep half of the area of few images"),
+    ("class_balance", _class_balance, "rare classes are repeated if classes are uneven"),
+    ("monitor", _monitor, "the balanced accuracy selects the best model if classes are uneven"),
+    ("learning_rate", _learning_rate, "that of the paper, or less for small batches"),
+)
 
 
 def auto_recipe(
@@ -127,15 +182,10 @@ def auto_recipe(
         raise ValueError(f"`minutes` must be a positive number. Received: minutes={minutes!r}")
     if image_size is not None:
         check_integer("image_size", image_size, minimum=1)
-    if isinstance(model, keras.Model):
-        raise ValueError(
-            "`model` must be the name of a variant, a path or a checkpoint, from which the steps "
-            f"are timed. Received: the built model {model.name!r}"
-        )
     check_model_path(model)
     facts = find_facts(data, model, split, **options)
     recipe = dataclasses.replace(recipe_for_images(facts, seed, image_size), upright=upright)
-    if minutes is None and not machine.has_accelerator():
+    if minutes is None and not has_accelerator():
         minutes = CPU_MINUTES
     smallest = image_size or facts.usual_size
     return _for_machine(recipe, facts, model, minutes, may_freeze, smallest)
@@ -144,20 +194,14 @@ def auto_recipe(
 def find_facts(data, model, split="train", **options):
     """Return the `Facts` of a dataset and a model; arguments and errors as in `auto_recipe`."""
     options = {name: value for name, value in options.items() if value}
-    source = load(data, split, 32, 1, **options).source
-    if source.has_masks:
+    source = load(data, split, 32, 1, **options).info.dataset.source
+    if source.has_masks or source.has_several_labels:
         raise ValueError(
-            "`auto` needs images of one label each; `train segment` takes masks. "
-            f"Received: {data!r}"
+            "`auto` needs images of one label each; `train segment` takes masks, `train finetune "
+            f"--loss sigmoid` several labels. Received: data={data!r}"
         )
-    labels = source.examples.map(lambda number, payload, label: label).as_numpy_iterator()
-    counts = collections.Counter(label.tobytes() for label in map(np.asarray, labels))
-    if source.has_several_labels:
-        raise ValueError(
-            "`auto` needs images of one label each; `train finetune --loss sigmoid` takes several. "
-            f"Received: images of several labels in {data!r}"
-        )
-    if len(counts) < 2 or min(counts.values()) < 2:
+    _, counts = np.unique(source.labels(), return_counts=True)
+    if len(counts) < 2 or min(counts) < 2:
         raise ValueError(
             "`auto` needs two training images of each of two classes. Received: "
             f"{source.num_examples} training images of {len(counts)} classes in {data!r}"
@@ -173,40 +217,25 @@ def find_facts(data, model, split="train", **options):
     else:
         model_options = inspect_checkpoint(find_model(model)).options
     side = int(np.median(sides)) if sides else max(model_options.image_size)
-    return Facts(tuple(counts.values()), side, model_options, not is_variant(model))
+    return Facts(tuple(counts.tolist()), side, model_options, not is_variant(model))
 
 
 def recipe_for_images(facts, seed=0, image_size=None):
     """Return the recipe for the images, whatever the machine; arguments as in `auto_recipe`."""
-    num_images = sum(facts.counts)
-    seen = next(seen for below, seen in SEEN.items() if num_images < below)
-    seen = min(seen, MOST_PASSES * num_images)
-    batch_size = 2 ** round(math.log2(seen / STEPS))
-    batch_size = min(max(batch_size, SMALLEST_BATCH), LARGEST_BATCH)
-    steps = max(_in_epochs(seen / batch_size), 20)
-    size = image_size or facts.usual_size
-    if image_size is None and facts.side > size:
-        size = facts.fitting(min(facts.side, ZOOM * size))
-    changes = {"min_crop_area": FEW_CROP_AREA} if num_images < FEW_IMAGES else {}
-    if max(facts.counts) > UNEVEN * min(facts.counts):
-        changes |= {"class_balance": "sampling", "monitor": "val_balanced_accuracy"}
+    settings = vars(FINETUNE)
     if not facts.is_pretrained:
-        _log(
-            "the model has random weights: give the name or the path of trained ones for few images"
-        )
-        changes |= {"decay": "cosine", "epochs": None, "dropout": 0.0, "pre_logits": False}
-        changes |= {"clip_norm": 1.0, "learning_rates": SCRATCH_RATES}
-    elif batch_size < LARGEST_BATCH:
-        changes["learning_rate"] = SMALL_BATCH_RATE
-    return dataclasses.replace(
-        FINETUNE if facts.is_pretrained else PRETRAIN,
-        image_size=size,
-        batch_size=batch_size,
-        steps=steps,
-        warmup_steps=min(max(steps // 10, 1), 500),
-        seed=seed,
-        **changes,
-    )
+        _log("the model has random weights: it is trained from scratch, by AdamW")
+        settings = {**vars(PRETRAIN), "decay": "cosine", "epochs": None, "dropout": 0.0}
+        settings |= {"pre_logits": False, "clip_norm": 1.0, "learning_rates": (3e-4, 1e-3, 3e-3)}
+    counts = facts.num_images, len(facts.counts), min(facts.counts), max(facts.counts), facts.side
+    _log("%d training images of %d classes, %d to %d of each, of %d pixels", *counts)
+    for name, rule, reason in RULES:
+        value = rule(facts, settings)
+        if name == "image_size" and image_size is not None:
+            value, reason = image_size, "as given"
+        _log("%s %s: %s", name, value, reason)
+        settings = {**settings, name: value}
+    return Recipe(**{**settings, "seed": seed})
 
 
 def _in_epochs(steps):
@@ -224,11 +253,11 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
     _log("measuring the time of a training step")
     made = make_model(measured, model, len(facts.counts))
     part = recipe.batch_size // recipe.accumulation_steps
-    size = min(part, SMALLEST_BATCH)
-    seconds = machine.seconds_per_image(measured, made, size)
+    size = min(part, SMALL_BATCH)
+    seconds = seconds_per_image(measured, made, size)
     if size < part and part * seconds < SHORT_STEP:
         # A short step of few images is mostly overhead.
-        seconds = machine.seconds_per_image(measured, made, part)
+        seconds = seconds_per_image(measured, made, part)
     per_pixel = seconds / measured.image_size**2
     limit = math.inf if minutes is None else 60 * minutes
     chosen, gave_up = recipe, []
@@ -236,7 +265,7 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
         chosen, gave_up = measured, [f"{recipe.image_size} pixels"]
     if _estimate(chosen, facts, per_pixel) > limit:
         share = max(limit - START, 0) / (_estimate(chosen, facts, per_pixel) - START)
-        fewest = FEWEST_PASSES * sum(facts.counts) / recipe.batch_size
+        fewest = FEWEST_PASSES * facts.num_images / recipe.batch_size
         steps = _in_epochs(share * chosen.steps)
         # A head on random features learns nothing.
         if steps >= max(fewest, 20) or not (facts.is_pretrained and may_freeze):
@@ -247,14 +276,21 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
             gave_up.append("training all layers: the backbone is frozen")
             chosen = dataclasses.replace(chosen, freeze=True, accumulation_steps=1)
     estimate = _estimate(chosen, facts, per_pixel)
-    _describe(chosen, facts, gave_up, estimate, limit)
+    part = chosen.batch_size // chosen.accumulation_steps
+    passes = chosen.steps * chosen.batch_size / facts.num_images
+    _log("%d images at a time, for the memory; %.1f passes", part, passes)
+    if gave_up:
+        what = ", ".join(gave_up)
+        _log("to meet the time limit of %g minutes it gives up %s", limit / 60, what)
+    more = ", more than the time limit" if estimate > limit else ""
+    _log("about %.1f minutes on this machine (limit: `--minutes`)%s", estimate / 60, more)
     return chosen
 
 
 def _accumulate(recipe, facts):
     """Divide batches until the activations of one part fit into the memory."""
     options = facts.options.replace(image_size=recipe.image_size)
-    needed, free = machine.bytes_per_image(options), machine.usable_memory() / 2
+    needed, free = bytes_per_image(options), usable_memory() / 2
     parts = 1
     while needed * recipe.batch_size / parts > free and parts < recipe.batch_size:
         parts *= 2
@@ -266,31 +302,69 @@ def _estimate(recipe, facts, seconds_per_pixel):
     seconds = seconds_per_pixel * recipe.image_size**2
     if recipe.freeze:
         # A forward pass is a third of a step; the head takes almost no time.
-        return START + sum(facts.counts) * seconds / 3 * OVERHEAD
+        return START + facts.num_images * seconds / 3 * OVERHEAD
     return START + recipe.steps * recipe.batch_size * seconds * OVERHEAD
 
 
-def _describe(recipe, facts, gave_up, seconds, limit):
-    num_images = sum(facts.counts)
-    _log(
-        "%d training images of %d classes, %d to %d of each, of %d pixels",
-        *(num_images, len(facts.counts), min(facts.counts), max(facts.counts), facts.side),
-    )
-    _log(
-        "%d pixels (the model: %d), %d steps of %d images (%d at a time), %.1f passes; %s, %s",
-        *(recipe.image_size, max(facts.options.image_size), recipe.steps, recipe.batch_size),
-        recipe.batch_size // recipe.accumulation_steps,
-        recipe.steps * recipe.batch_size / num_images,
-        f"{recipe.optimizer} with a learning rate of {recipe.learning_rate:g}",
-        "only the head is trained" if recipe.freeze else "all layers are trained",
-    )
-    if recipe.class_balance != "none":
-        _log("rare classes are repeated, the best model is that of the best balanced accuracy")
-    if gave_up:
-        what = ", ".join(gave_up)
-        _log("to meet the time limit of %g minutes it gives up %s", limit / 60, what)
-    more = ", more than the time limit" if seconds > limit else ""
-    _log("about %.1f minutes on this machine (limit: `--minutes`)%s", seconds / 60, more)
+def has_accelerator():
+    """Return whether the backend computes on a GPU or a TPU."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.is_available()
+    return not all(device.startswith("cpu") for device in keras.distribution.list_devices())
+
+
+def usable_memory():
+    """Return the bytes of the first GPU, or without one those that the machine can still give.
+
+    The free bytes of a GPU say little, as backends reserve most of it when they start.
+    """
+    if has_accelerator() and shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+        found = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
+        if found and found[0].isdigit():
+            return int(found[0]) * 2**20
+    return min(available_memory(), psutil.virtual_memory().available)
+
+
+def bytes_per_image(options):
+    """Estimate the bytes that training keeps for one image, from the options of a model.
+
+    It is an upper estimate for the three backends, without rematerialization.
+    """
+    height, width = options.image_size
+    if is_resnet(options):
+        stages, filters = options.stages, options.width
+    else:
+        stages, filters = options.resnet_stages or (), options.resnet_width
+    # An image of 224 pixels needs about 200 MB in a R50x1, of 16 units.
+    maps = 200e6 * sum(stages) / 16 * filters / 64 * height * width / 224**2
+    if is_resnet(options):
+        return maps
+    tokens, width = math.prod(options.grid) + 1, options.embedding_dim
+    layer = tokens * (9 * width + 2 * options.mlp_dim) + 2 * options.num_heads * tokens**2
+    return maps + 4 * 2 * options.depth * layer
+
+
+def seconds_per_image(recipe, model, batch_size, steps=3):
+    """Measure the time of a training step, per image.
+
+    The model is trained on noise, so pass a copy. The first step, in which the backend compiles, is
+    not counted.
+    """
+    rng = np.random.default_rng(0)
+    images = rng.uniform(-1, 1, (batch_size, *model.input_shape[1:])).astype("float32")
+    labels = np.arange(batch_size) % model.output_shape[-1]
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    # An accumulated batch would update only every few steps.
+    recipe = dataclasses.replace(recipe, accumulation_steps=1)
+    model.compile(make_optimizer(recipe, model, 10**9), loss)
+    model.fit(images, labels, batch_size, verbose=0)
+    repeated = np.concatenate([images] * steps), np.concatenate([labels] * steps)
+    start = time.perf_counter()
+    model.fit(*repeated, batch_size, verbose=0)
+    return (time.perf_counter() - start) / (steps * batch_size)
 
 
 def _log(message, *values):

@@ -7,7 +7,6 @@ import re
 import keras
 from keras import ops
 
-from keras_vit.checkpoints.trained import load_trained
 from keras_vit.models.parts import check_classifier, has_distillation_token
 
 
@@ -103,22 +102,21 @@ def check_teacher_settings(recipe, teacher):
             )
 
 
-def load_teacher(teacher):
-    """Load the teacher of a run by its name; a built model and `None` are returned as they are."""
-    if teacher is None or isinstance(teacher, keras.Model):
-        return teacher
-    try:
-        return load_trained(teacher)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "`teacher` must be a trained model: a run's directory, a .keras file or a checkpoint. "
-            f"Received: teacher={teacher!r} ({error})"
-        ) from error
-
-
 def distill(recipe, model, teacher, class_names):
     """Return the `Distiller` of a run, and the facts to record about the teacher."""
-    _check_teacher(model, teacher, class_names)
+    known, num_classes = getattr(teacher, "class_names", None), check_classifier(teacher)
+    names = known or class_names
+    # Other projects name ImageNet's classes by words, datasets by synsets, in the same order.
+    are_words = [not re.fullmatch(r"n\d{8}", found[0]) for found in (names, class_names)]
+    is_same = list(names) == list(class_names) or are_words == [True, False]
+    has_thresholds = getattr(teacher, "thresholds", None) is not None
+    if teacher is model or has_thresholds or num_classes != len(class_names) or not is_same:
+        raise ValueError(
+            "`teacher` must be another model than the student, with one label per image and the "
+            f"dataset's {len(class_names)} classes {class_names!r:.300}. Received: the teacher "
+            f"{teacher.name!r} of {num_classes} classes, with the names {known!r:.300}"
+            f"{' and `thresholds` of several labels' if has_thresholds else ''}"
+        )
     if has_distillation_token(model) and not recipe.label_weight:
         raise ValueError(
             "`label_weight` must be greater than 0 for a model with a distillation token, whose "
@@ -128,29 +126,3 @@ def distill(recipe, model, teacher, class_names):
     for variable in teacher.variables:
         digest.update(ops.convert_to_numpy(variable).tobytes())
     return Distiller(recipe, model, teacher), {"teacher_digest": digest.hexdigest()[:16]}
-
-
-def _check_teacher(model, teacher, class_names):
-    received = f"the teacher {getattr(teacher, 'name', teacher)!r}"
-    if teacher is model:
-        raise ValueError(f"`teacher` must not be the trained model. Received: {received}")
-    try:
-        num_classes = check_classifier(teacher)
-    except ValueError as error:
-        message = f"`teacher` must be a classifier. Received: {received} ({error})"
-        raise ValueError(message) from None
-    if getattr(teacher, "thresholds", None) is not None:
-        raise ValueError(
-            "`teacher` must have one label per image: the student learns the probabilities of a "
-            f"softmax. Received: {received} with `thresholds`, whose probabilities are sigmoids"
-        )
-    known = getattr(teacher, "class_names", None)
-    names = known or class_names
-    # Other projects name ImageNet's classes by words, datasets by synsets, in the same order.
-    are_words = [not re.fullmatch(r"n\d{8}", found[0]) for found in (names, class_names)]
-    is_same = list(names) == list(class_names) or are_words == [True, False]
-    if num_classes != len(class_names) or not is_same:
-        raise ValueError(
-            f"`teacher` must have the dataset's {len(class_names)} classes {class_names!r:.300}. "
-            f"Received: {received} of {num_classes} classes, with the names {known!r:.300}"
-        )

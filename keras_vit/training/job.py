@@ -1,4 +1,4 @@
-"""Training jobs: load the data, build the model under the strategy's scope, fit."""
+"""Train by a recipe: load the data, build the model under the strategy's scope, fit, and record."""
 
 import contextlib
 import dataclasses
@@ -7,34 +7,47 @@ import logging
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.runs import LAST_MODEL, read_run
+from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import (
     absolute_model_name,
     check_model_path,
+    load_trained,
     model_digest,
 )
-from keras_vit.core.arguments import grid_size
+from keras_vit.core.arguments import check_integer
+from keras_vit.core.text import name_some
+from keras_vit.data.dataset import Dataset
+from keras_vit.data.loading import load
+from keras_vit.data.processes import process
+from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.data.sources.listing import describe_left_out
-from keras_vit.models.variants import find_variant, is_variant
+from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 from keras_vit.training import distribution
-from keras_vit.training.distillation import load_teacher
-from keras_vit.training.fit import fit
-from keras_vit.training.recipes import Recipe, find_recipe
-from keras_vit.training.recipes.checks import check_accumulation
-from keras_vit.training.runs.announcement import announce
-from keras_vit.training.runs.run import HANDLING, check_new, check_same_recipe
-from keras_vit.training.runs.saved_models import check_data_path
-from keras_vit.training.starting_model import (
-    check_keeps_head,
-    check_shards,
-    explaining_shards,
-    make_model,
+from keras_vit.training.callbacks import MeasureRegularly, assign_averages
+from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.recipe import Recipe
+from keras_vit.training.recipes import find_recipe
+from keras_vit.training.run import (
+    EXCLUDED_FILE,
+    SKIPPED_FILE,
+    STATES,
+    ResumableFit,
+    find_state,
+    open_run,
 )
-from keras_vit.training.training_data import load_training_data
+from keras_vit.training.starting_model import make_model
+from keras_vit.training.states import States
+from keras_vit.training.tasks import make_task
+
+# Arguments of `train` that `run.json` does not record.
+NOT_RECORDED = ("workdir", "resume", "callbacks", "verbose")
+# As `load` takes them.
+FLIPS = {"never": False, "random": True, "always": "always"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +70,7 @@ class Run:
 def train(
     recipe: Recipe | str,
     model: keras.Model | str | os.PathLike,
-    data: str,
+    data: Any,
     workdir: str | os.PathLike,
     *,
     classes: Sequence[str] | None = None,
@@ -83,15 +96,23 @@ def train(
 ) -> Run:
     """Train a model on a dataset by a recipe, in a directory.
 
-    `fit` describes the files in the directory. A warning is logged if the splits of a folder or of
-    TFRecords share images, or lack classes.
+    The directory contains `run.json` (the arguments and the class names), `metrics.jsonl` (one line
+    per epoch, and per measurement of `callbacks`), `tensorboard/` (loss, accuracy, learning rate,
+    norm of the gradients, images per second, share of the time spent waiting for data),
+    `best.keras` (by validation accuracy, or as the recipe's `monitor` says), `last.keras`,
+    `averaged.keras` if the recipe averages weights, `predictor.keras` for masked patches, `states/`
+    to resume from, and `skipped.txt` if images could not be decoded.
 
     Args:
         recipe: a `Recipe`, or the name of a row of `RECIPES`.
         model: name of a variant, or path of a `.keras` file, a run's directory or a checkpoint, as
             in `make_model`; or a built `keras.Model` with a head for the classes. A built model is
-            trained in the strategy's scope in which `train` is called, if any.
-        data: name of a dataset, as in `keras_vit.data.load`.
+            trained in the strategy's scope in which `train` is called, if any. If the recipe
+            averages weights, the model has the averages at the end.
+        data: name of a dataset, as in `keras_vit.data.load`; or a dataset of it, or its
+            `info.dataset`; or a pair of them, to train on and to validate on (or `None`). A given
+            dataset keeps its own preprocessing; the recipe decides the size of the batches, their
+            order and whether labels are soft labels. Several processes load their shares.
         workdir: path of a new or empty directory; or of the run to resume.
         classes: names of the classes to keep; all by default.
         fraction: share of the training images to train on, in (0, 1].
@@ -104,7 +125,8 @@ def train(
         dtype: dtype policy of a new model; `None` for float32, or the policy of a `.keras` file.
         strategy: name of a strategy, as in `keras_vit.training.distribution.strategy`.
         model_shards: number of parts of the strategy `"model_parallel"`; one per device by default.
-        resume: whether to resume the run in `workdir`; if there is none, it begins.
+        resume: whether to resume the run in `workdir`; if there is none, it begins. A resumed run
+            ends with the weights that it would have had without the stop.
         save_steps: number of batches between two saved states; each epoch ends with one too.
         keep: number of states to keep.
         facts: dictionary of what else to record in `run.json`.
@@ -124,7 +146,12 @@ def train(
         A `Run`.
 
     Raises:
-        ValueError: if an argument is wrong; or as `load_training_data`, `make_model` and `fit`.
+        ValueError: if an argument is wrong, the directory holds something else, a run is resumed
+            with other settings or images, the model and the dataset have different classes, too
+            many images cannot be decoded, the loss is not finite; or as `load_training_data` and
+            `make_model`.
+        OSError: if the directory cannot be written to; what was saved before is still there.
+        SystemExit: after SIGTERM, when the state has been saved.
 
     Example:
     >>> recipe = keras_vit.training.RECIPES["digits_finetune"]
@@ -138,115 +165,252 @@ def train(
     >>> 0 <= run.history[-1]["val_accuracy"] <= 1
     True
     """
+    arguments = dict(locals())
     recipe = find_recipe(recipe)
-    check_accumulation(recipe, dtype)
-    is_built = isinstance(model, keras.Model)
+    check_integer("save_steps", save_steps, 1)
+    check_integer("keep", keep, 1)
+    is_built, given = isinstance(model, keras.Model), _as_datasets(data)
     if is_built and (dtype, strategy, model_shards, keep_head) != (None, "auto", None, False):
         raise ValueError(
             "`dtype`, `strategy`, `model_shards` and `keep_head` are for a model that is not built "
             f"yet. Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards}, "
             f"keep_head={keep_head} and the model {model.name!r}"
         )
-    if is_built and model.input_shape[1:3] not in ((recipe.image_size,) * 2, (None, None)):
-        raise ValueError(
-            "`image_size` of the recipe must be the size of the model's images; `keras_vit.resize` "
-            f"changes a model. Received: image_size={recipe.image_size}, a model of "
-            f"{model.input_shape[1:3]}"
-        )
-    if isinstance(callbacks, keras.callbacks.Callback):
-        callbacks = (callbacks,)
-    workdir = pathlib.Path(workdir).expanduser()
-    begun = read_run(workdir / LAST_MODEL) if resume else {}
-    if "recipe" in begun:
-        # `fit` compares all settings, but only after the data are read.
-        check_same_recipe(begun, recipe)
-    if recipe.steps is not None:
-        # A wrong warm-up is one whatever the number of images is.
-        recipe.epoch_lengths(num_examples=1)
+    if not is_built:
+        check_model_path(model)
+    callbacks = (callbacks,) if isinstance(callbacks, keras.callbacks.Callback) else callbacks
+    measured = [each.settings for each in callbacks if isinstance(each, MeasureRegularly)]
     # A bucket has an address.
     if data_dir is not None and "://" not in str(data_dir):
         data_dir = str(pathlib.Path(data_dir).expanduser().resolve())
-    handling = {"save_steps": save_steps, "keep": keep, "max_skipped": max_skipped}
-    handling["data_dir"] = data_dir
-    facts = {
-        "model": model.name if is_built else absolute_model_name(model),
-        "data": absolute_name(data),
-        "split": split,
-        "classes": classes,
-        "exclude": exclude and str(pathlib.Path(exclude).expanduser().resolve()),
-        "dtype": dtype,
-        **({"fraction": fraction} if fraction < 1 else {}),
-        **({"strategy": strategy} if strategy != "auto" else {}),
-        **({"model_shards": model_shards} if model_shards is not None else {}),
-        **({"keep_head": True} if keep_head else {}),
-        **{name: value for name, value in handling.items() if value != HANDLING[name]},
-        **(facts or {}),
+    # What only Python can pass again.
+    objects = {
+        "model": is_built,
+        "data": given is not None,
+        "teacher": isinstance(teacher, keras.Model),
+        "callbacks": len(callbacks) > sum("data" in each for each in measured),
     }
-    if teacher is not None:
-        is_named = not isinstance(teacher, keras.Model)
-        facts["teacher"] = absolute_model_name(teacher) if is_named else teacher.name
+    settings = {
+        **{name: value for name, value in arguments.items() if name not in NOT_RECORDED},
+        "recipe": dataclasses.asdict(recipe),
+        "model": model.name if is_built else absolute_model_name(model),
+        "data": absolute_name(data) if given is None else None,
+        # A dataset orders the classes to keep itself.
+        "classes": classes and sorted(classes),
+        "data_dir": data_dir,
+        "exclude": exclude and str(pathlib.Path(exclude).expanduser().resolve()),
+        "cache": cache if cache in (None, "memory") else str(pathlib.Path(cache).absolute()),
+        "facts": facts or {},
+        "teacher": getattr(teacher, "name", None) or (teacher and absolute_model_name(teacher)),
+        "measurements": measured,
+        "objects": [name for name, is_object in objects.items() if is_object],
+        **({} if is_built else model_digest(model)),
+    }
+    others = ["teacher"] if teacher is not None else []
+    others += ["model"] if is_built or "model_digest" in settings else []
     # The model of an earlier run may be in a reference cycle and take the memory of this one.
     gc.collect()
-    with _scope(is_built, strategy, model_shards):
-        if distribution.is_first_process():
-            check_new(workdir, resume)
+    with contextlib.ExitStack() as stack:
         if not is_built:
-            _check_starting_model(recipe, model, begun)
-            facts |= model_digest(model)
-        if keep_head:
-            check_keeps_head(model, recipe.loss)
-        if begun:
-            check_data_path(data)
-        # Before the data are read, and before the model is made, which sets the seed.
-        with explaining_shards("teacher"):
-            teacher = load_teacher(teacher)
-        datasets = load_training_data(
-            recipe,
-            data,
-            classes,
-            fraction,
-            cache,
-            split,
-            validation,
-            data_dir=data_dir,
-            exclude=exclude or (),
-            max_skipped=max_skipped,
-        )
-        examples = epoch_examples or datasets[0].num_examples
-        announce(recipe, *datasets, model, examples, keep_head)
-        if epoch_examples is not None:
-            datasets[0].num_examples = epoch_examples
-        if datasets[0].left_out and distribution.is_first_process():
-            logging.getLogger("keras_vit").info("%s", describe_left_out(datasets[0].left_out))
+            stack.enter_context(distribution.strategy(strategy, model_shards).scope())
+        run = stack.enter_context(open_run(workdir, settings, others, resume))
+        if exclude is not None and not run.before:
+            ids = pathlib.Path(exclude).expanduser().read_text(encoding="utf-8")
+            run.write(EXCLUDED_FILE, ids)
+        # Before the model is made, which sets the seed.
+        if objects["teacher"] is False and teacher is not None:
+            teacher = load_trained(teacher)
+        if given is None:
+            parts = {"classes": classes, "fraction": fraction, "cache": cache, "split": split}
+            parts |= {"validation": validation, "data_dir": data_dir, "exclude": exclude or ()}
+            given = load_training_data(recipe, data, **parts, max_skipped=max_skipped)
+        data = _for_recipe(recipe, *given)
+        examples = epoch_examples or data[0].num_examples
+        _log_plan(recipe, data, find_model(model) if not is_built else model.name, examples)
         if not is_built:
-            names = datasets[0].class_names
+            names = data[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
-        options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
-        options |= {"teacher": teacher, "callbacks": callbacks, "verbose": verbose}
-        history = fit(recipe, model, datasets, workdir, facts, **options)
-    return Run(model, history, workdir, recipe)
+        fit = _prepare(recipe, model, data, run, teacher, examples)
+        fit = dataclasses.replace(fit, save_steps=save_steps, callbacks=callbacks, verbose=verbose)
+        fit.states.keep = keep
+        state = find_state(workdir, run.settings["id"]) if resume else None
+        if state is None and keep_head:
+            _log_initial_metrics(fit)
+        fit.fit(state)
+        run.add({"has_ended": True})
+        assign_averages(fit.task.model)
+        _report_skipped(run, fit.train, fit.validation)
+    return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)
 
 
-def _check_starting_model(recipe, model, begun):
-    """Check that there is a model before the data are read; `begun` is `run.json` of the run."""
-    try:
-        check_model_path(model)
-        if is_variant(model):
-            # The patches must tile the recipe's images.
-            grid_size((recipe.image_size,) * 2, find_variant(model).stride)
-    except ValueError as error:
-        if not begun:
-            raise
-        ended = " The run has ended: there is nothing to resume." if begun.get("has_ended") else ""
+def _prepare(recipe, model, data, run, teacher, examples):
+    """Compile the task of a recipe, and compare what it depends on with the run that is resumed."""
+    distribution.check_batch(recipe)
+    task = make_task(recipe, model, *data, teacher)
+    options = getattr(model, "options", None)
+    facts = {
+        **task.facts,
+        "num_examples": data[0].num_examples,
+        "images": _image_digests(*data) if distribution.is_first_process() else {},
+        "options": options
+        and {n: v for n, v in vars(options).items() if n not in options.names("runtime")},
+    }
+    run.add(facts)
+    run.add({"id": run.identity})
+    epochs, updates_per_epoch = recipe.epoch_lengths(examples)
+    # A teacher may have other dtypes.
+    trained = task.model if teacher is None else model
+    task.model.compile(
+        optimizer=make_optimizer(recipe, trained, epochs * updates_per_epoch),
+        loss=task.loss,
+        weighted_metrics=list(task.metrics),
+    )
+    # Otherwise TensorFlow would trace the first step twice.
+    task.model.optimizer.build(task.model.trainable_variables)
+    batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
+    states = States(run.path / STATES)
+    return ResumableFit(recipe, task, model, run, epochs, batches_per_epoch, states)
+
+
+def _image_digests(train, validation):
+    """Return the identities of the images of a run; log those that are in both datasets."""
+    if validation is None:
+        return {"training": train.source.digest()}
+    sources = train.source, validation.source
+    ids = [set(map(source.find_id, source.numbers.tolist())) for source in sources]
+    if both := sorted(set.intersection(*ids)):
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d validation images, which choose the best model, are training images "
+            "too: %s",
+            *(len(both), len(ids[1]), name_some(both)),
+        )
+    return {"training": train.source.digest(), "validation": validation.source.digest()}
+
+
+def load_training_data(
+    recipe: Recipe,
+    name: str,
+    classes: Sequence[str] | None = None,
+    fraction: float = 1.0,
+    cache: str | os.PathLike | None = None,
+    split: str = "train",
+    validation: str | None = "validation",
+    **options: Any,
+) -> tuple[Dataset, Dataset | None]:
+    """Load the training and validation splits of a dataset for a recipe.
+
+    Crops and flips that would change the meaning of a label (a number, a place) are left out, and
+    this is logged; an augmentation that would is an error. Each of several processes
+    (`keras_vit.training.distribution`) reads its share.
+
+    Args:
+        recipe: a `Recipe`.
+        name: name of the dataset, as in `load`.
+        classes: as in `load`.
+        fraction: as in `load`, for the training split.
+        cache: as in `load`, for the training split.
+        split: name of the split to train on, as in `load`.
+        validation: name of the split to validate on; `None` for none.
+        **options: as in `load`, for both splits.
+
+    Returns:
+        `(train, validation)`, two `Dataset`s, whose `batches()` are as of `load`.
+
+    Raises:
+        ValueError: as `load`, or if the recipe's batches cannot be divided among the replicas, or
+            its augmentation would change labels.
+    """
+    distribution.check_batch(recipe)
+    check_augmentation(name, recipe.augmentation)
+    options |= {
+        "image_size": recipe.image_size,
+        "batch_size": recipe.batch_size,
+        "classes": classes,
+        "upright": recipe.upright,
+        "shard": process(),
+    }
+    crops = (recipe.min_crop_area, FLIPS[recipe.flip], recipe.random_crop_from)
+    train = load(
+        name,
+        split,
+        training=True,
+        # The features of frozen layers are those of whole images.
+        **({} if recipe.freeze else changes_that_keep_labels(name, *crops)),
+        augmentation=recipe.augmentation,
+        cache=cache,
+        fraction=fraction,
+        **options,
+    )
+    held_out = None if validation is None else load(name, validation, **options).info.dataset
+    return _for_recipe(recipe, train.info.dataset, held_out)
+
+
+def _as_datasets(data):
+    """Return `(train, validation)` of given datasets; `None` for the name of a dataset."""
+    pair = data if isinstance(data, tuple) else (data, None)
+    if not hasattr(pair[0], "info") and not isinstance(pair[0], Dataset):
+        return None
+    return tuple(each.info.dataset if hasattr(each, "info") else each for each in pair)
+
+
+def _for_recipe(recipe, train, validation):
+    """Return datasets with the batches of a recipe; the first is shuffled and repeated."""
+    if any(each is not None and each.shard != process() for each in (train, validation)):
         raise ValueError(
-            "`model` (`--model`) must be the model that the run was begun with; if it has moved, "
-            f"give its new path.{ended} Received: model={str(model)!r} ({error})"
-        ) from error
-    if is_variant(model):
-        check_shards(find_variant(model))
+            "`data` must be the share of this process, loaded with `shard=(index, count)`. "
+            f"Received: shard={train.shard} instead of {process()}"
+        )
+    size = recipe.batch_size // recipe.accumulation_steps // process()[1]
+    is_soft = recipe.needs_soft_labels
+    shared = {"batch_size": size, "seed": recipe.seed, **({"one_hot": True} if is_soft else {})}
+    train = dataclasses.replace(
+        train,
+        training=True,
+        repeat=True,
+        balanced=recipe.class_balance == "sampling",
+        **shared,
+    )
+    return train, validation and dataclasses.replace(validation, repeat=False, **shared)
 
 
-def _scope(is_built, strategy, model_shards):
-    if is_built:
-        return contextlib.nullcontext()
-    return distribution.strategy(strategy, model_shards).scope()
+def _log_plan(recipe, data, model, examples):
+    """Log what a run trains on, from which weights, and how long."""
+    if not distribution.is_first_process():
+        return
+    log, (train, validation) = logging.getLogger("keras_vit").info, data
+    held_out = 0 if validation is None else validation.num_examples
+    names = train.class_names
+    log(
+        "%s images to train on, %s to validate on; %d classes: %s",
+        *(f"{train.num_examples:,}", f"{held_out:,}", len(names), name_some(names)),
+    )
+    if train.source.left_out:
+        log("%s", describe_left_out(train.source.left_out))
+    epochs, updates = recipe.epoch_lengths(examples)
+    log(
+        "%s: %s steps of %s images, in %d epochs; each batch in %d parts, on %d replicas",
+        *(model, f"{epochs * updates:,}", f"{recipe.batch_size:,}", epochs),
+        *(recipe.accumulation_steps, distribution.num_replicas()),
+    )
+
+
+def _log_initial_metrics(fit):
+    """Log the validation metrics of a starting model that keeps its head."""
+    if fit.validation is None:
+        return
+    with explaining_errors(fit.validation):
+        metrics = fit.task.model.evaluate(fit.evaluated, return_dict=True, verbose=0)
+    found = " - ".join(f"val_{name}: {value:.4f}" for name, value in metrics.items())
+    if distribution.is_first_process():
+        logging.getLogger("keras_vit").info("before the first step: %s", found)
+
+
+def _report_skipped(run, *datasets):
+    """Log which images were skipped, and write them with the reasons to `skipped.txt`."""
+    lines = []
+    for skipped in [batches.info.skipped for batches in datasets if batches is not None]:
+        if len(skipped):
+            logging.getLogger("keras_vit").warning("%s", skipped)
+        lines += [f"{id}\t{reason}\n" for id, reason in skipped.reasons.items()]
+    if lines:
+        run.write(SKIPPED_FILE, "".join(lines))

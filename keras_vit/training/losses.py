@@ -1,4 +1,4 @@
-"""The losses of the recipes."""
+"""The losses of the recipes, and metrics of an epoch that Keras lacks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.choices import IGNORED, TARGETS
-from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.recipe import Recipe
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -24,22 +24,11 @@ def sigmoid_cross_entropy(labels: Any, logits: Any) -> Any:
     return ops.sum(ops.binary_crossentropy(labels, logits, from_logits=True), axis=-1)
 
 
-def are_numbers(labels: Any) -> bool:
-    """Whether the spec of labels is that of class numbers, `(batch,)`, and not of soft labels."""
-    return len(labels.shape) == 1
-
-
-def make_loss(recipe: Recipe, labels: Any) -> Any:
-    """Make the loss of a recipe for the spec of labels: `(batch,)`, or soft `(batch, classes)`."""
-    if recipe.needs_soft_labels and are_numbers(labels):
-        raise ValueError(
-            "The labels must be soft labels (`load` with `one_hot=True`) for a sigmoid, "
-            "`label_smoothing` and an `augmentation` that mixes images. "
-            f"Received: labels of shape {tuple(labels.shape)}"
-        )
+def make_loss(recipe: Recipe, is_sparse: bool = True) -> Any:
+    """Make the loss of a recipe, for class numbers `(batch,)` or soft labels `(batch, classes)`."""
     if recipe.loss == "sigmoid":
         return sigmoid_cross_entropy
-    if are_numbers(labels):
+    if is_sparse:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return keras.losses.CategoricalCrossentropy(
         from_logits=True, label_smoothing=recipe.label_smoothing
@@ -111,3 +100,48 @@ class PixelCrossEntropy(keras.losses.Loss):
 
     def get_config(self):
         return {**super().get_config(), "class_weights": self.class_weights}
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class BalancedAccuracy(keras.metrics.Metric):
+    """Mean of the accuracies of the classes, whatever the number of images of each.
+
+    Classes without images are left out. Labels are class numbers `(batch,)` or soft labels
+    `(batch, classes)`, whose greatest one counts; predictions are logits `(batch, classes)`.
+
+    Args:
+        num_classes: number of classes.
+        name: name of the metric.
+
+    Example:
+    >>> from keras_vit.training.losses import BalancedAccuracy
+    >>> metric = BalancedAccuracy(num_classes=2)
+    >>> metric.update_state([0, 0, 0, 1], [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> round(float(metric.result()), 4)
+    0.8333
+    """
+
+    def __init__(self, num_classes, name="balanced_accuracy", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.num_classes = num_classes
+        self.right = self.add_variable((num_classes,), "zeros", name="right")
+        self.total = self.add_variable((num_classes,), "zeros", name="total")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        if len(y_true.shape) > 1:
+            y_true = ops.argmax(y_true, axis=-1)
+        y_true, predicted = (ops.cast(v, "int32") for v in (y_true, ops.argmax(y_pred, axis=-1)))
+        classes = ops.one_hot(y_true, self.num_classes, dtype="float32")
+        if sample_weight is not None:
+            classes = classes * ops.cast(sample_weight, "float32")[:, None]
+        is_right = ops.cast(predicted == y_true, "float32")
+        self.total.assign_add(ops.sum(classes, axis=0))
+        self.right.assign_add(ops.sum(classes * is_right[:, None], axis=0))
+
+    def result(self):
+        accuracies = self.right / ops.maximum(self.total, keras.config.epsilon())
+        return ops.sum(accuracies) / ops.maximum(ops.sum(ops.cast(self.total > 0, "float32")), 1.0)
+
+    def get_config(self):
+        return {**super().get_config(), "num_classes": self.num_classes}

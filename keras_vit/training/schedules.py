@@ -3,9 +3,6 @@
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import check_choice
-from keras_vit.training.recipes.recipe import DECAYS
-
 # End of the original's linear decay, in `vit_jax/utils.py`.
 LINEAR_END = 1e-5
 # As in big_vision's `utils.create_learning_rate_schedule`.
@@ -68,7 +65,6 @@ def learning_rate_schedule(decay, learning_rate, total_steps, warmup_steps, boun
     `"linear"` ends at 1e-5, or is constant if `learning_rate` is smaller; `total_steps` includes
     the warm-up.
     """
-    check_choice("decay", decay, DECAYS)
     schedules = keras.optimizers.schedules
     steps = total_steps - warmup_steps
     if decay == "linear":

@@ -1,21 +1,20 @@
 """The model that a run starts from."""
 
-import contextlib
 import dataclasses
 import itertools
 import logging
 import os
 import pathlib
-import re
 from collections.abc import Sequence
 
 import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.checkpoints.runs import find_model
-from keras_vit.checkpoints.trained import check_model_path, load_unscaled
+from keras_vit.checkpoints.trained import load_unscaled
 from keras_vit.core.choices import SEGMENTATION
 from keras_vit.core.imagenet import as_words
+from keras_vit.core.text import name_some
 from keras_vit.models import find_variant, freeze_blocks, replace_head, resize
 from keras_vit.models.dense import backbone, segmenter
 from keras_vit.models.model import image_spec_of
@@ -24,8 +23,7 @@ from keras_vit.models.surgery import dense_parts, freeze_base
 from keras_vit.models.tuning import enable_lora, quantize
 from keras_vit.models.variants import builder_name, is_variant
 from keras_vit.models.vit import build_model
-from keras_vit.training.distribution import num_parts
-from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
+from keras_vit.training.recipe import Recipe
 
 # Settings of a recipe that apply only to new models.
 OF_THE_MODEL = (
@@ -67,11 +65,13 @@ def make_model(
         ValueError: if there is no such model, the patches do not tile the recipe's images, `dtype`
             is given for a `.keras` file, or the head that is to be kept has other classes.
     """
-    if kept_classes is not None:
-        check_keeps_head(model, recipe.loss)
+    if kept_classes is not None and (is_variant(model) or not recipe.is_of_classes):
+        raise ValueError(
+            "`keep_head` (`--keep-head`) is for a trained model that is to classify images. "
+            f"Received: keep_head=True, model={str(model)!r}, loss={recipe.loss!r}"
+        )
     of_head = num_classes if recipe.is_of_classes else 0
-    with explaining_shards("model"):
-        made = _make_model(recipe, model, None if kept_classes is not None else of_head, dtype)
+    made = _make_model(recipe, model, None if kept_classes is not None else of_head, dtype)
     if kept_classes is not None:
         _check_head_classes(made, model, kept_classes)
     _log_kept_settings(recipe, made, is_built=is_variant(model))
@@ -85,13 +85,7 @@ def make_model(
     made.image_spec = image_spec_of(made).of_whole_image()
     if recipe.lora_rank is not None:
         made = enable_lora(made, recipe.lora_rank, recipe.lora_alpha)
-    try:
-        freeze_blocks(made, recipe.frozen_blocks)
-    except ValueError as error:
-        raise ValueError(
-            "`frozen_blocks` (`--frozen-blocks`) must fit the model. "
-            f"Received: frozen_blocks={recipe.frozen_blocks} ({error})"
-        ) from error
+    freeze_blocks(made, recipe.frozen_blocks)
     if recipe.freeze:
         freeze_base(made)
     if recipe.head_bias and kept_classes is None:
@@ -131,62 +125,15 @@ def _make_model(recipe, model, num_classes, dtype):
     return quantize(trained, *modes) if modes and recipe.lora_rank is not None else trained
 
 
-def check_keeps_head(model, loss=CLASS_LOSSES[0]):
-    """Raise `ValueError` if a run cannot keep the head of a model, whatever its classes are."""
-    check_model_path(model)
-    if is_variant(model) or loss not in CLASS_LOSSES:
-        raise ValueError(
-            "`keep_head` (`--keep-head`) is for a trained model that is to classify images. "
-            f"Received: keep_head=True, model={str(model)!r}, loss={loss!r}"
-        )
-
-
 def _check_head_classes(model, source, class_names):
     own = getattr(model, "class_names", None)
-    if own is None:
+    pairs = itertools.zip_longest(as_words(own or ()), as_words(class_names))
+    changed = [f"{name!r} instead of {expected!r}" for name, expected in pairs if name != expected]
+    if changed:
         raise ValueError(
-            "`keep_head` (`--keep-head`) is for a model whose class names are known; "
-            "`keras_vit.training.train` trains a built model with its own head. "
-            f"Received: model={str(source)!r}"
+            "With `keep_head` (`--keep-head`) a model must have the names of the dataset's classes "
+            f"in the same order. Received: model={str(source)!r}, with {name_some(changed)}"
         )
-    pairs = itertools.zip_longest(as_words(own), as_words(class_names))
-    for number, (name, expected) in enumerate(pairs):
-        if name != expected:
-            raise ValueError(
-                "With `keep_head` (`--keep-head`) a model must have the dataset's classes, in the "
-                "same order; without it the head is a new one. Received: "
-                f"model={str(source)!r} of {len(own)} classes for {len(class_names)}, where the "
-                f"class {number} is {name!r} instead of {expected!r}"
-            )
-
-
-@contextlib.contextmanager
-def explaining_shards(argument):
-    """Explain JAX's error for a variable of a model that the strategy `model_parallel` divides."""
-    try:
-        yield
-    except ValueError as error:
-        words = r"spec=.*'model'.* partitioned (\d+) times, but the dimension size is (\d+)"
-        found = re.search(words, str(error), flags=re.DOTALL)
-        if not found:
-            raise
-        raise _indivisible(argument, found[1], found[2]) from error
-
-
-def check_shards(options):
-    """Check that the number of shards divides the heads and the MLP width of a new model."""
-    shards = num_parts()
-    for name in ("num_heads", "mlp_dim"):
-        if getattr(options, name, 0) % shards:
-            raise _indivisible("model", shards, getattr(options, name))
-
-
-def _indivisible(argument, shards, size):
-    return ValueError(
-        "`model_shards` (`--model-shards`, by default one for each device) must divide the number "
-        f"of heads and the width of the MLPs of `{argument}`. "
-        f"Received: {shards} shards, to divide {size}"
-    )
 
 
 def _make_segmenter(recipe, model, num_classes):

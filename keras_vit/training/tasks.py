@@ -19,20 +19,19 @@ from keras_vit.models.parts import check_classifier, is_segmenter, token_stride
 from keras_vit.training.distillation import check_teacher_settings, distill
 from keras_vit.training.distribution import is_first_process
 from keras_vit.training.losses import (
+    BalancedAccuracy,
     PixelCrossEntropy,
-    are_numbers,
     make_loss,
     masked_patch_loss,
 )
-from keras_vit.training.metrics import BalancedAccuracy
-from keras_vit.training.runs.thresholds import measures_precision
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
     """The arguments of `model.compile` and `model.fit`, and facts to record in `run.json`.
 
-    `predictor` is a model to save besides the one of the run, or `None`.
+    `predictor` is a model to save besides the one of the run, or `None`; `measures_precision` is
+    whether the mean average precision of images with several labels is measured.
     """
 
     model: keras.Model
@@ -43,61 +42,60 @@ class Task:
     facts: dict
     class_weights: dict | None = None
     predictor: keras.Model | None = None
+    measures_precision: bool = False
 
 
-def make_task(recipe, model, data, teacher=None):
-    """Make the task of a recipe for a model and `(train, validation)` of `load_training_data`.
+def make_task(recipe, model, train, validation, teacher=None):
+    """Make the task of a recipe for a model and `Dataset`s of `load_training_data`.
 
     The model of the task is the one to compile and train; it shares its weights with `model`. With
     a `teacher`, it is a `Distiller`.
     """
-    _check_batches(recipe, data[0])
     check_teacher_settings(recipe, teacher)
     make = {SEGMENTATION: _segmentation_task, **dict.fromkeys(TARGETS, _masked_patch_task)}
-    task = make.get(recipe.loss, _classification_task)(recipe, model, *data)
-    _check_monitor(recipe, task, model)
+    task = make.get(recipe.loss, _classification_task)(recipe, model, train, validation)
+    _check_monitor(recipe, task)
     if teacher is not None:
-        distiller, found = distill(recipe, model, teacher, data[0].class_names)
+        distiller, found = distill(recipe, model, teacher, train.class_names)
         task = dataclasses.replace(task, model=distiller, facts={**task.facts, **found})
     return task
 
 
 def _classification_task(recipe, model, train, validation):
-    check_class_names(train.class_names)
-    if train.source.has_masks:
-        raise ValueError(
-            f"Images with masks need `--loss {SEGMENTATION}`. Received: loss={recipe.loss!r}"
-        )
+    names, source = train.class_names, train.source
+    check_class_names(names)
     _check_same_classes(train, validation)
     num_classes = check_classifier(model)
-    if num_classes != len(train.class_names):
+    if num_classes != len(names):
         raise ValueError(
-            f"`model` must have a head of the dataset's {len(train.class_names)} classes; "
+            f"`model` must have a head of the dataset's {len(names)} classes; "
             f"see `keras_vit.replace_head`. Received: a model of {num_classes} outputs"
         )
-    _check_classes(train)
-    has_several, thresholds = train.source.has_several_labels, getattr(model, "thresholds", None)
-    if has_several and recipe.loss != "sigmoid":
+    has_several = source.has_several_labels
+    is_sparse = not (has_several or train.one_hot)
+    if source.has_masks or (has_several and recipe.loss != "sigmoid"):
+        needed = SEGMENTATION if source.has_masks else "sigmoid"
         raise ValueError(
-            f"Images of several labels need `--loss sigmoid`. Received: loss={recipe.loss!r}"
+            f"These images need `--loss {needed}`: they have "
+            f"{'masks' if source.has_masks else 'several labels'}. Received: loss={recipe.loss!r}"
         )
-    if thresholds is not None and not has_several:
-        raise ValueError(
-            "A model with `model.thresholds` needs images of several labels. "
-            f"Received: images of one label each, and thresholds={thresholds!r:.80}"
-        )
-    if has_several:
-        # Until `ChooseThresholds` has measured.
-        model.thresholds = (0.5,) * num_classes
-    loss = make_loss(recipe, train.element_spec[1])
-    facts = {"class_names": train.class_names, "num_examples": train.num_examples}
-    metrics = [] if has_several else [_accuracy(is_sparse=are_numbers(train.element_spec[1]))]
+    _log_empty_classes(train)
+    if has_several or getattr(model, "thresholds", None) is not None:
+        # Until `ChooseThresholds` has measured. Classes that exclude each other have none.
+        model.thresholds = (0.5,) * num_classes if has_several else None
+    metrics = [] if has_several else [_accuracy(is_sparse)]
     if metrics and (recipe.class_balance != "none" or recipe.monitor == "val_balanced_accuracy"):
         metrics.append(BalancedAccuracy(num_classes))
     weights = _class_weights(train) if recipe.class_balance == "weights" else None
+    # Several processes would have to gather the logits.
+    measures_precision = has_several and validation is not None and process()[1] == 1
+    loss, facts = make_loss(recipe, is_sparse), {"class_names": names}
     if recipe.freeze:
         model, train, validation = _only_head(model, train, validation)
-    return Task(model, train, validation, loss, tuple(metrics), facts, weights)
+    return Task(
+        *(model, train, validation, loss, tuple(metrics), facts, weights),
+        measures_precision=measures_precision,
+    )
 
 
 def _only_head(model, train, validation):
@@ -120,22 +118,16 @@ def _class_weights(train):
     return dict(zip(labels.tolist(), (counts.mean() / counts).tolist(), strict=True))
 
 
-def _check_monitor(recipe, task, model):
+def _check_monitor(recipe, task):
     """Check that the metrics of an epoch have the one that selects the best model."""
-    if task.validation is None and (recipe.monitor or recipe.patience):
+    names = []
+    if task.validation is not None:
+        names = ["val_loss", *(f"val_{metric.name}" for metric in task.metrics)]
+        names += ["val_mean_average_precision"] * task.measures_precision
+    if recipe.monitor not in (None, *names) or (recipe.patience and not names):
         raise ValueError(
-            "`monitor` and `patience` need images to validate on. Received: "
-            f"monitor={recipe.monitor!r}, patience={recipe.patience}, no validation split"
-        )
-    names = ["val_loss", *(f"val_{metric.name}" for metric in task.metrics)]
-    if measures_precision(recipe, task, model):
-        names.append("val_mean_average_precision")
-    if recipe.monitor is not None and recipe.monitor not in names:
-        # It is measured if it is asked for, of classes with one label.
-        names += ["val_balanced_accuracy"] * ("val_accuracy" in names)
-        raise ValueError(
-            f"`monitor` must be one of the metrics of an epoch, {', '.join(dict.fromkeys(names))}. "
-            f"Received: monitor={recipe.monitor!r}"
+            f"`monitor` and `patience` need a metric of an epoch, one of {', '.join(names)}. "
+            f"Received: monitor={recipe.monitor!r}, patience={recipe.patience}"
         )
 
 
@@ -146,30 +138,11 @@ def _accuracy(is_sparse):
     return keras.metrics.CategoricalAccuracy(name="accuracy")
 
 
-def _check_batches(recipe, train):
-    """Check that a training dataset has the recipe's batches and is repeated."""
-    expected = recipe.batch_size // recipe.accumulation_steps // process()[1]
-    # Without `repeat` the last batch may be smaller, and the spec has no batch size.
-    size = train.element_spec[0].shape[0]
-    if size != expected:
-        received = f"batches of {size}" if size else "a dataset that is not repeated"
-        raise ValueError(
-            f"`data` must be repeated and have the recipe's batches of {expected} images; see "
-            f"`load_training_data`. Received: {received}"
-        )
-
-
-def _check_classes(train):
-    """Check that there are training images of two classes, and warn of classes without any."""
+def _log_empty_classes(train):
     if train.source.has_several_labels or not is_first_process():
         return
     labels = set(train.source.labels().tolist())
     empty = [name for i, name in enumerate(train.class_names) if i not in labels]
-    if len(labels) < 2:
-        raise ValueError(
-            "The training images must be of at least two classes. Received: images of "
-            f"{len(labels)} of the {len(train.class_names)} classes"
-        )
     if empty:
         logging.getLogger("keras_vit").warning(
             "%d of the %d classes have no training image: %s",
@@ -197,19 +170,13 @@ def _segmentation_task(recipe, model, train, validation):
             f"{'with' if train.source.has_masks else 'without'} masks"
         )
     counts, share = count_pixels(train.source)
-    if not share:
-        raise ValueError(
-            "`data` must have masks with pixels of a class. Received: masks that cannot be read, "
-            f"or whose pixels are all {IGNORED}, which stands for none"
-        )
     is_weighted = recipe.class_balance == "weights"
     weights = _pixel_weights(counts, names) if is_weighted else [1.0] * len(names)
     # Keras counts in int32 on JAX and torch, which an epoch of large images overflows.
     options = {"ignore_class": IGNORED, "sparse_y_pred": False, "dtype": "float32"}
     metrics = (keras.metrics.MeanIoU(len(names), "mean_iou", **options),)
-    facts = {"class_names": names, "num_examples": train.num_examples}
     loss = PixelCrossEntropy(np.divide(weights, share))
-    return Task(model, train, validation, loss, metrics, facts)
+    return Task(model, train, validation, loss, metrics, {"class_names": names})
 
 
 def _pixel_weights(counts, names):
@@ -233,6 +200,6 @@ def _masked_patch_task(recipe, model, train, validation):
         masked_patch_loss(recipe.loss),
         # Pixels have no accuracy.
         () if recipe.loss == "pixels" else (_accuracy(is_sparse=True),),
-        {"num_examples": train.num_examples},
+        {},
         predictor=predictor,
     )

@@ -12,7 +12,7 @@ from keras_vit.checkpoints.catalog.download import cache_path
 from keras_vit.cli import main
 from keras_vit.core.imagenet import imagenet_class_names
 from keras_vit.models import vision_transformer
-from keras_vit.training.runs.saved_models import save_model
+from keras_vit.training.saving import save_model
 from tests.fixtures.tiny import TINY
 
 NAMES = ["cat", "dog", "eel"]

@@ -90,8 +90,6 @@ def test_an_error_names_what_was_meant(arguments, meant, capsys):
     ("arguments", "message"),
     [
         ("zzz", "must be the name of a command; `keras-vit --help` lists them. Received: 'zzz'"),
-        ("train --resume", "`--resume` needs `--workdir`, the directory of the run"),
-        ("train auto --resume", "`--resume` needs `--workdir`, the directory of the run"),
         ("predict cat.jpg START", "must be a model or an export, and images come after it"),
         ("data cifar_10", "; did you mean cifar10?"),
         ("data folders:photos", "; did you mean folder:photos?"),

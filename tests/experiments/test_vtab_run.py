@@ -17,8 +17,8 @@ from keras_vit.evaluation.classification import evaluate
 from keras_vit.experiments import vtab, vtab_run
 from keras_vit.experiments.vtab_tasks import check_data
 from keras_vit.training import job
-from keras_vit.training.callbacks import SaveState
 from keras_vit.training.recipes import RECIPES
+from keras_vit.training.saving import SaveState
 from tests.data.sources.test_tfds import made_up
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.features import tiny_model

@@ -125,7 +125,7 @@ def test_accuracy_and_the_commands(tmp_path, capsys):
     recipe = small_recipe(steps=60, learning_rate=0.03)
     model = small_model(recipe, embedding_dim=32, mlp_dim=64)
     small_fit(tmp_path / "run", recipe, model)
-    _, validation = small_data(recipe)
+    validation = small_data(recipe)[1].batches()
     exact = evaluate(model, validation)["accuracy"]
     assert exact > 0.8
     target = tmp_path / "int8.keras"

@@ -16,12 +16,12 @@ from tests.fixtures.tiny import images
 
 def one_class():
     labels = np.arange(4) % 3
-    return make_loss(small_recipe(), labels), labels, np.ones(4)
+    return make_loss(small_recipe()), labels, np.ones(4)
 
 
 def several_labels():
     labels = np.eye(3)[[0, 1, 2, 0]]
-    return make_loss(small_recipe(loss="sigmoid"), labels), labels, np.ones(4)
+    return make_loss(small_recipe(loss="sigmoid")), labels, np.ones(4)
 
 
 def pixels():

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from keras_vit.models.files import load_model
-from keras_vit.training.callbacks import CheckFinite, MeasureRegularly, NotFiniteError, SaveModels
-from keras_vit.training.callbacks.measuring import LogProgress
+from keras_vit.training.callbacks import (
+    CheckFinite,
+    LogProgress,
+    MeasureRegularly,
+    NotFiniteError,
+)
 from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.saving import SaveModels
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import small_fit, small_model, small_recipe
 
@@ -19,7 +24,7 @@ from tests.fixtures.small_runs import small_fit, small_model, small_recipe
 def callback(tmp_path):
     model = small_model(small_recipe())
     model.compile(make_optimizer(small_recipe(), model, 10))
-    callback = SaveModels(tmp_path, [], model)
+    callback = SaveModels(tmp_path, [], model, write=lambda: None)
     callback.set_model(model)
     return callback
 

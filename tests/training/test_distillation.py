@@ -12,9 +12,8 @@ import pytest
 from keras_vit.models import freeze_blocks
 from keras_vit.models.files import load_model
 from keras_vit.training import job
-from keras_vit.training.callbacks import SaveState
 from keras_vit.training.distillation import Distiller, distill
-from keras_vit.training.fit import fit
+from keras_vit.training.saving import SaveState
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.run_to_be_killed import RECIPE
 from tests.fixtures.small_runs import CLASSES, small_data, small_fit, small_model, small_recipe
@@ -133,7 +132,7 @@ def test_a_stopped_run_goes_on(token, tmp_path, monkeypatch):
         keras.utils.set_random_seed(0)
         student = small_model(recipe, dropout=0.1, distillation_token=token)
         options = {"teacher": teacher, "resume": True, "save_steps": 7}
-        return student, fit(recipe, student, small_data(recipe), workdir, **options)
+        return student, job.train(recipe, student, small_data(recipe), workdir, **options).history
 
     whole, expected = train(tmp_path / "whole")
     with monkeypatch.context() as patched:
@@ -146,7 +145,7 @@ def test_a_stopped_run_goes_on(token, tmp_path, monkeypatch):
     for ours, theirs in zip(resumed.variables, whole.variables, strict=True):
         np.testing.assert_allclose(to_numpy(ours.value), to_numpy(theirs.value), rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="teacher_digest='.*' instead of"):
-        fit(
+        job.train(
             *(recipe, small_model(recipe, dropout=0.1, distillation_token=token)),
             *(small_data(recipe), tmp_path / "stopped"),
             teacher=small_teacher(pooling="gap"),
@@ -162,16 +161,16 @@ def test_a_run_is_a_teacher_by_its_directory(tmp_path):
     options = {"classes": CLASSES, "split": "validation", "validation": "train"}
     options |= {"teacher": tmp_path / "teacher"}
     student = job.train(recipe, small_model(recipe), "digits", tmp_path / "run", **options)
-    assert len(student.history) == 1
+    assert len(student.history) == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "teacher", "message"),
     [
-        ({}, {"num_classes": 4}, "`teacher` must have the dataset's 3 classes"),
-        ({}, {"num_classes": 0}, "`teacher` must be a classifier.*'pooling'"),
-        ({}, {"classifier_activation": "softmax"}, "`teacher` must be a classifier.*RGB images"),
+        ({}, {"num_classes": 4}, "with one label per image and the dataset's 3 classes"),
+        ({}, {"num_classes": 0}, "`model` must .*'pooling'"),
+        ({}, {"classifier_activation": "softmax"}, "`model` must map RGB images to logits"),
         ({"loss": "sigmoid"}, {}, "A `teacher` is for the loss 'softmax'.*'sigmoid'"),
         ({"loss": "pixels"}, {}, "A `teacher` is for the loss 'softmax'.*'pixels'"),
         ({"freeze": True}, {}, "needs images, not features.*freeze=True"),
@@ -196,16 +195,15 @@ def test_other_wrong_teachers(tmp_path):
     named.class_names = ("7", "9", "8")
     token = small_model(recipe, distillation_token=True)
     for model, teacher, message in [
-        (student, named, r"must have the dataset's 3 classes.*'7', '9', '8'"),
-        (student, student, "`teacher` must not be the trained model"),
-        (student, "a name", "`teacher` must be a classifier.*'a name'"),
+        (student, named, r"the dataset's 3 classes.*'7', '9', '8'"),
+        (student, student, "`teacher` must be another model than the student"),
         (token, small_teacher(), "`label_weight` must be greater than 0"),
     ]:
         with pytest.raises(ValueError, match=message):
             run(model, teacher=teacher)
     train = partial(job.train, recipe, student, "digits", tmp_path / "run", classes=CLASSES)
-    for nonsense in (tmp_path / "none.keras", "none.npz", 5):
-        with pytest.raises(ValueError, match="`teacher` must be a trained model.*none|5"):
+    for nonsense in (tmp_path / "none.keras", "none.npz"):
+        with pytest.raises(ValueError, match="`path` must be .*none"):
             train(teacher=nonsense)
     assert not (tmp_path / "run").exists()
 
@@ -213,16 +211,16 @@ def test_other_wrong_teachers(tmp_path):
 def test_a_teacher_of_several_labels_is_refused():
     recipe, teacher = small_recipe(), small_teacher()
     teacher.thresholds = (0.5, 0.5, 0.5)
-    with pytest.raises(ValueError, match="`teacher` must have one label per image.*`thresholds`"):
+    with pytest.raises(ValueError, match="with one label per image.*`thresholds`"):
         distill(recipe, small_model(recipe), teacher, CLASSES)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"temperature": 0.0}, "`temperature` must be (positive|a number)"),
-        ({"temperature": float("nan")}, "`temperature` must be (positive|a number)"),
-        ({"temperature": -1.0}, "`temperature` must be (positive|a number)"),
+        ({"temperature": 0.0}, "`temperature` must be a positive number"),
+        ({"temperature": float("nan")}, "`temperature` must be a positive number"),
+        ({"temperature": -1.0}, "`temperature` must be a positive number"),
         ({"label_weight": 1.0}, "`label_weight` must be at least 0 and less than 1"),
         ({"distillation": "both"}, "`distillation` must be one of"),
         ({"distillation": "hard", "temperature": 2.0}, "`temperature` is for soft distillation"),

@@ -12,12 +12,11 @@ from keras_vit.checkpoints.runs import find_model, read_run
 from keras_vit.models import vision_transformer
 from keras_vit.models.files import load_model
 from keras_vit.training.callbacks import NotFiniteError
-from keras_vit.training.fit import fit
+from keras_vit.training.job import load_training_data, train
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import RECIPES
-from keras_vit.training.runs.state import States
 from keras_vit.training.starting_model import make_model
-from keras_vit.training.training_data import load_training_data
+from keras_vit.training.states import States
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import CLASSES, small_data, small_fit, small_model, small_recipe
@@ -31,7 +30,12 @@ QUICK = ("pretrain", "augreg_imagenet21k")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.large) for name in RECIPES],
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.large)
+        for name in RECIPES
+        # Its images have masks.
+        if name != "segment"
+    ],
 )
 def test_smoke_recipe_trains(name, tmp_path):
     recipe = RECIPES[name].smoke()
@@ -57,12 +61,18 @@ def test_float16_gets_loss_scaling(tmp_path):
 def test_a_kept_head_is_measured_before_the_first_step(tmp_path, caplog):
     caplog.set_level("INFO")
     recipe, histories = small_recipe(), []
-    for name, facts in (("new", {}), ("kept", {"keep_head": True})):
+    start = small_model(recipe)
+    start.class_names = CLASSES
+    start.save(tmp_path / "start.keras")
+    for name in ("new", "kept"):
         assert "before the first step" not in caplog.text
-        keras.utils.set_random_seed(0)
-        histories.append(small_fit(tmp_path / name, recipe, small_model(recipe), facts=facts))
+        options = {"classes": CLASSES, "keep_head": name == "kept"}
+        run = train(recipe, tmp_path / "start.keras", "digits", tmp_path / name, **options)
+        histories.append(run.history)
     # A head of zeros gives the three classes the same probability; the first one is chosen.
-    labels = np.concatenate([labels for _, labels in small_data(recipe)[1].as_numpy_iterator()])
+    labels = np.concatenate(
+        [labels for _, labels in small_data(recipe)[1].batches().as_numpy_iterator()]
+    )
     accuracy, loss = np.mean(labels == 0), np.log(3)
     text = f"before the first step: val_accuracy: {accuracy:.4f} - val_loss: {loss:.4f}"
     assert text in caplog.text
@@ -76,7 +86,7 @@ def test_run_directory(tmp_path, monkeypatch):
     # A name of one part, as many give it.
     monkeypatch.chdir(tmp_path)
     run = pathlib.Path("digits")
-    history = small_fit(run, recipe, model, facts={"data": "digits"})
+    history = small_fit(run, recipe, model)
     files = "best.keras last.keras metrics.jsonl run.json states tensorboard"
     assert sorted(path.name for path in run.iterdir()) == files.split()
     facts = json.loads((run / "run.json").read_text())
@@ -111,9 +121,10 @@ def test_a_wrong_head(options, message, tmp_path):
 @pytest.mark.slow
 def test_workdir_is_never_overwritten(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    for taken in (tmp_path, tmp_path / "notes.txt"):
-        with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
-            small_fit(taken)
+    with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
+        small_fit(tmp_path)
+    with pytest.raises(FileExistsError):
+        small_fit(tmp_path / "notes.txt")
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -126,7 +137,7 @@ def test_too_many_undecodable_images_stop_a_run(tmp_path):
     recipe = small_recipe()
     data = load_training_data(recipe, f"folder:{photos}")
     with pytest.raises(ValueError, match="At most a share of 0.1 of the images may be skipped"):
-        fit(recipe, small_model(recipe, num_classes=2), data, tmp_path / "run")
+        train(recipe, small_model(recipe, num_classes=2), data, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -134,8 +145,8 @@ def test_too_many_undecodable_images_stop_a_run(tmp_path):
 def test_a_loss_that_is_not_finite(tmp_path):
     recipe = small_recipe(learning_rate=1e30, clip_norm=None)
     message = (
-        r"Loss and gradients must stay finite.*learning_rate=1e[+]30, .*=(inf|nan) in step \d+; "
-        r"the state before is '.*states.batch-0"
+        r"Loss and gradients must stay finite; try a smaller `learning_rate`. "
+        r"Received: .*=(inf|nan)$"
     )
     with pytest.raises(ValueError, match=message):
         small_fit(tmp_path / "run", recipe, save_steps=1)
@@ -158,21 +169,23 @@ def test_a_run_that_ends_without_a_model(tmp_path, caplog):
 def test_averages_are_evaluated_and_weights_go_on(tmp_path):
     recipe = small_recipe(ema_momentum=0.5)
     data = small_data(recipe)
-    history = fit(recipe, small_model(recipe), data, tmp_path / "run")
+    history = train(recipe, small_model(recipe), data, tmp_path / "run").history
     averaged, last = (
         load_model(tmp_path / "run" / f"{name}.keras") for name in ("averaged", "last")
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     for loaded, is_same in ((averaged, True), (last, False)):
         loaded.compile(loss=loss)
-        assert (loaded.evaluate(data[1]) == pytest.approx(history[-1]["val_loss"])) == is_same
+        assert (
+            loaded.evaluate(data[1].batches()) == pytest.approx(history[-1]["val_loss"])
+        ) == is_same
 
 
 @pytest.mark.slow
 def test_without_a_validation_split_the_last_model_is_the_best(tmp_path):
     recipe = small_recipe()
     data = small_data(recipe, split="train+validation", validation=None)
-    history = fit(recipe, small_model(recipe), data, tmp_path / "run")
+    history = train(recipe, small_model(recipe), data, tmp_path / "run").history
     assert not any(name.startswith("val_") for name in history[-1])
     best, last = (load_model(tmp_path / "run" / f"{name}.keras") for name in ("best", "last"))
     for ours, theirs in zip(best.weights, last.weights, strict=True):

@@ -10,8 +10,8 @@ from keras_vit.inspection.figures.masked_patches import draw_masked_patches
 from keras_vit.models import masked_patches, vision_transformer
 from keras_vit.models.files import load_model
 from keras_vit.models.masked_patches import masked_patch_predictor
+from keras_vit.training import recipe
 from keras_vit.training.losses import masked_patch_loss
-from keras_vit.training.recipes import recipe
 from keras_vit.training.starting_model import make_model
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import small_fit, small_model, small_recipe

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from keras_vit.training.metrics import BalancedAccuracy
+from keras_vit.training.losses import BalancedAccuracy
 
 
 @pytest.mark.parametrize("are_soft", [False, True])

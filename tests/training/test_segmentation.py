@@ -9,10 +9,10 @@ from keras import ops
 from PIL import Image
 
 from keras_vit.training import RECIPES, train
+from keras_vit.training.job import load_training_data
 from keras_vit.training.losses import PixelCrossEntropy
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.tasks import _pixel_weights, make_task
-from keras_vit.training.training_data import load_training_data
 from tests.fixtures.masks import IGNORED, write_masks
 from tests.fixtures.small_runs import small_model, small_recipe
 
@@ -47,7 +47,7 @@ def test_pixels_without_a_class_do_not_lower_the_loss_of_a_run(tmp_path):
     """One of 24 rows has none."""
     recipe = dataclasses.replace(RECIPES["segment"], **SETTINGS)
     data = load_training_data(recipe, f"masks:{write_masks(tmp_path)}")
-    task = make_task(recipe, make_model(recipe, VARIANT, 3), data)
+    task = make_task(recipe, make_model(recipe, VARIANT, 3), *data)
     np.testing.assert_allclose(task.loss.class_weights, [24 / 23] * 3)
 
 

@@ -1,31 +1,30 @@
 """What `fit` refuses of datasets, before it trains."""
 
+import dataclasses
+
 import pytest
 
 from keras_vit.data.loading import find_source, load
-from keras_vit.training.fit import fit
+from keras_vit.training.job import load_training_data, train
 from keras_vit.training.tasks import make_task
-from keras_vit.training.training_data import load_training_data
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
 
 
-@pytest.mark.parametrize(
-    ("options", "received"),
-    [
-        ({"batch_size": 5, "repeat": True}, "batches of 5"),
-        ({"batch_size": 20}, "a dataset that is not repeated"),
-    ],
-)
-def test_data_of_another_recipe(options, received, tmp_path):
-    recipe = small_recipe(batch_size=20)
-    train = load("digits", "train", image_size=8, classes=CLASSES, **options)
-    message = f"`data` must be repeated .* the recipe's batches of 20 images.*Received: {received}"
-    for target in ("softmax", "mean_colour"):
-        wanted = small_recipe(batch_size=20, loss=target)
-        with pytest.raises(ValueError, match=message):
-            fit(wanted, small_model(recipe), (train, None), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["batches", "dataset"])
+def test_given_datasets_get_the_batches_of_the_recipe(form, tmp_path):
+    recipe = small_recipe(batch_size=20, label_smoothing=0.1)
+    options = {"image_size": 8, "batch_size": 5, "classes": CLASSES}
+    pair = [load("digits", split, **options) for split in ("train", "validation")]
+    pair = tuple(each if form == "batches" else each.info.dataset for each in pair)
+    named = load_training_data(dataclasses.replace(recipe, min_crop_area=None), "digits", CLASSES)
+    model = small_model(recipe)
+    history = train(recipe, model, pair, tmp_path / "given").history
+    again = train(recipe, small_model(recipe), named, tmp_path / "named").history
+    assert len(history) == len(again) and "val_accuracy" in history[-1]
+    alone = train(recipe, small_model(recipe), pair[0], tmp_path / "alone").history
+    assert "val_accuracy" not in alone[-1]
 
 
 def without_classes(tmp_path, *empty):
@@ -39,12 +38,5 @@ def without_classes(tmp_path, *empty):
 
 def test_classes_without_training_images(tmp_path, caplog):
     recipe = small_recipe(batch_size=4)
-    make_task(recipe, small_model(recipe), without_classes(tmp_path, "bee"))
+    make_task(recipe, small_model(recipe), *without_classes(tmp_path, "bee"))
     assert "1 of the 3 classes have no training image: bee" in caplog.text
-
-
-@pytest.mark.slow
-def test_training_images_of_one_class(tmp_path):
-    recipe = small_recipe(batch_size=4)
-    with pytest.raises(ValueError, match="at least two classes. Received: images of 1 of the 3"):
-        make_task(recipe, small_model(recipe), without_classes(tmp_path, "ant", "bee"))

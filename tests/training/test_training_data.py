@@ -1,12 +1,15 @@
 """Crops, flips and augmentations where they would change labels."""
 
+import types
+
 import numpy as np
 import pytest
 
 from keras_vit.data.images.augmentations import Augmentation
 from keras_vit.data.loading import load
 from keras_vit.data.sources.paper import check_augmentation
-from keras_vit.training.training_data import for_evaluation, load_training_data
+from keras_vit.training.job import load_training_data
+from keras_vit.training.run import for_evaluation
 from tests.fixtures.images import write_broken_folder
 from tests.fixtures.small_runs import small_recipe
 
@@ -15,9 +18,11 @@ from tests.fixtures.small_runs import small_recipe
 def asked(monkeypatch):
     """The options of the calls of `load`, which loads nothing."""
     calls = []
+    nothing = types.SimpleNamespace(info=types.SimpleNamespace(dataset=None))
     monkeypatch.setattr(
-        "keras_vit.training.training_data.load", lambda *a, **options: calls.append(options)
+        "keras_vit.training.job.load", lambda *a, **options: calls.append(options) or nothing
     )
+    monkeypatch.setattr("keras_vit.training.job._for_recipe", lambda *arguments: arguments)
     return calls
 
 
@@ -66,7 +71,7 @@ def test_training_data_with_an_augmentation_that_changes_labels():
 
 @pytest.mark.backends("jax", reason="TensorFlow's strategies divide smaller batches themselves")
 def test_the_weights_of_images_that_can_be_decoded_have_the_mean_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_vit.training.training_data.num_replicas", lambda: 2)
+    monkeypatch.setattr("keras_vit.training.run.num_replicas", lambda: 2)
     photos = write_broken_folder(tmp_path)
     dataset = load(f"folder:{photos}", "validation", 8, batch_size=8)
     weights = [weights for *_, weights in for_evaluation(dataset, 8).as_numpy_iterator()]

@@ -13,11 +13,10 @@ from keras_vit.data import load
 from keras_vit.data.sources.features import compute_features
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.files import load_model
-from keras_vit.training.callbacks.stopping import StopEarly, find_best
-from keras_vit.training.job import train
-from keras_vit.training.runs import resumable
+from keras_vit.training import run as runs
+from keras_vit.training.callbacks import StopEarly, find_best
+from keras_vit.training.job import load_training_data, train
 from keras_vit.training.tasks import make_task
-from keras_vit.training.training_data import load_training_data
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import CLASSES, small_fit, small_model, small_recipe
@@ -50,11 +49,12 @@ def labels_of(dataset, batches):
 def test_rare_classes_are_repeated(folder):
     options = {"image_size": 16, "batch_size": 12, "training": True, "repeat": True}
     balanced = load(folder, "train", balanced=True, **options)
-    assert balanced.num_examples == 36
+    assert balanced.info.num_examples == 36
     assert collections.Counter(labels_of(balanced, 3).tolist()) == {0: 12, 1: 12, 2: 12}
     # The images, whose digest a run records, are there once.
-    assert balanced.source.num_examples == 22
-    rest = labels_of(balanced.from_step(2), 4)
+    dataset = balanced.info.dataset
+    assert dataset.source.num_examples == 22
+    rest = labels_of(dataset.from_step(2).batches(), 4)
     np.testing.assert_array_equal(rest, labels_of(balanced, 6)[24:])
 
 
@@ -72,8 +72,8 @@ def test_a_broken_image_of_a_rare_class_is_skipped_each_time(tmp_path):
     data = load(f"folder:{root}", "train", 16, 7, training=True, balanced=True, repeat=True)
     first = labels_of(data, 6)
     assert collections.Counter(first[:21].tolist()) == {0: 12, 1: 9}
-    assert data.skipped.ids == ["train/bee/0.jpg"]
-    resumed = data.from_step(3, data.skipped.ids)
+    assert data.info.skipped.ids == ["train/bee/0.jpg"]
+    resumed = data.info.dataset.from_step(3, data.info.skipped.ids).batches()
     np.testing.assert_array_equal(labels_of(resumed, 3), first[21:])
 
 
@@ -83,9 +83,10 @@ def test_features_take_the_place_of_images(folder):
     model = small_model(small_recipe(image_size=16))
     extract = feature_extractor(model).predict_on_batch
     plain = load(folder, "train", 16, 8, training=True, repeat=True, balanced=True)
+    plain = plain.info.dataset
     replaced = plain.with_features(extract)
     for dataset, other in ((plain, replaced), (plain.from_step(3), replaced.from_step(3))):
-        pairs = tf.data.Dataset.zip(dataset, other).take(6).as_numpy_iterator()
+        pairs = tf.data.Dataset.zip(dataset.batches(), other.batches()).take(6).as_numpy_iterator()
         for (images, labels), (features, same_labels) in pairs:
             np.testing.assert_array_equal(labels, same_labels)
             np.testing.assert_allclose(extract(images), features, rtol=0, atol=1e-5)
@@ -114,14 +115,14 @@ def test_a_frozen_run_is_resumed_bit_for_bit(folder, tmp_path):
     recipe = small_recipe(image_size=16, batch_size=11, freeze=True, class_balance="sampling")
     whole = train(recipe, seeded_model(recipe), folder, tmp_path / "whole", save_steps=3)
 
-    class StopMidEpoch(resumable.LogOptimizer):
+    class StopMidEpoch(runs.LogOptimizer):
         def on_train_batch_begin(self, batch, logs=None):
             # The last state is that after batch 6.
             if self.model.optimizer.iterations == 7:
                 raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(resumable, "LogOptimizer", StopMidEpoch)
+        patch.setattr(runs, "LogOptimizer", StopMidEpoch)
         train(recipe, seeded_model(recipe), folder, tmp_path / "stopped", save_steps=3)
     rest = train(
         recipe, seeded_model(recipe), folder, tmp_path / "stopped", save_steps=3, resume=True
@@ -135,7 +136,7 @@ def test_class_weights_are_scikit_learns(folder):
     from sklearn.utils.class_weight import compute_class_weight
 
     recipe = small_recipe(image_size=16, class_balance="weights")
-    task = make_task(recipe, small_model(recipe), load_training_data(recipe, folder))
+    task = make_task(recipe, small_model(recipe), *load_training_data(recipe, folder))
     labels = np.repeat([0, 1, 2], [*COUNTS.values()])
     expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
     assert task.class_weights == pytest.approx(dict(enumerate(expected)))
@@ -186,16 +187,16 @@ def test_a_run_that_has_stopped_is_not_trained_on(tmp_path):
         (
             {"monitor": "val_f1"},
             "validation",
-            "val_accuracy, val_balanced_accuracy. Received: monitor='val_f1'",
+            "one of val_loss, val_accuracy. Received: monitor='val_f1'",
         ),
-        ({"patience": 2}, None, "`monitor` and `patience` need images to validate on"),
+        ({"patience": 2}, None, "`monitor` and `patience` need a metric of an epoch.*patience=2"),
     ],
 )
 def test_wrong_ends_of_a_run(changes, validation, message):
     recipe = small_recipe(**changes)
     data = load_training_data(recipe, "digits", CLASSES, validation=validation)
     with pytest.raises(ValueError, match=message):
-        make_task(recipe, small_model(recipe), data)
+        make_task(recipe, small_model(recipe), *data)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +205,8 @@ def test_wrong_ends_of_a_run(changes, validation, message):
         ({"freeze": True, "augmentation": "bit"}, "without augmentation"),
         ({"freeze": True, "frozen_blocks": 1}, "Only one of `freeze`"),
         ({"optimizer": "lion", "accumulation_steps": 2}, "`adamw` or `sgd`"),
-        ({"loss": "pixels", "class_balance": "weights"}, "is for classes"),
-        ({"patience": 0}, "`patience` must be positive"),
+        ({"loss": "pixels", "class_balance": "weights"}, "are for classes"),
+        ({"patience": 0}, "`patience` must be a positive number"),
     ],
 )
 def test_settings_that_exclude_each_other(changes, message):

@@ -27,7 +27,7 @@ from keras_vit.experiments.vtab_tables import (
     table_rows,
 )
 from keras_vit.experiments.vtab_tasks import RESULTS_FILE, recorded_results
-from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.recipe import Recipe
 from keras_vit.training.starting_model import make_model
 
 _IN_FIGURE_2 = tuple(f"{model}/jft300m/{VTAB}" for model in ("ViT_H14", "BiT_R152x4"))

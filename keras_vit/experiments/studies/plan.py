@@ -16,9 +16,9 @@ from keras_vit.experiments.studies.settings import (
     has_patches,
 )
 from keras_vit.models.variants import find_variant
+from keras_vit.training.job import load_training_data
+from keras_vit.training.recipe import Recipe
 from keras_vit.training.recipes import find_recipe
-from keras_vit.training.recipes.recipe import Recipe
-from keras_vit.training.training_data import load_training_data
 
 # Settings of the recipe that may be chosen on the validation images: section 4.3 of the paper, and
 # the learning rate, which pooling needs its own of (appendix D.3).
@@ -215,7 +215,7 @@ def make_plan(name, recipe, data, workdir, **options):
             f"`finetune_image_size` needs `finetune`. Received: finetune_image_size={size}"
         )
     if "finetune" in options:
-        finetune = find_recipe(options["finetune"], "finetune")
+        finetune = find_recipe(options["finetune"])
         changes = {} if size is None else {"image_size": size}
         options["finetune"] = dataclasses.replace(finetune, **changes)
     # A study may be resumed from another working directory.

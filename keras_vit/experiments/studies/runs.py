@@ -15,7 +15,7 @@ from keras_vit.evaluation.fewshot import evaluate_fewshot
 from keras_vit.experiments.studies.settings import DATA_SIZE
 from keras_vit.models.variants import find_variant
 from keras_vit.training import job
-from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.recipe import Recipe
 from keras_vit.training.starting_model import with_settings
 
 FINETUNING = "finetuning"
@@ -82,7 +82,6 @@ def train_setting(plan, setting, seed):
         fraction=fraction,
         strategy="none",
         resume=True,
-        facts={"num_examples": num_images},
         epoch_examples=epoch_examples,
         **options,
     )

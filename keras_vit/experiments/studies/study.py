@@ -17,7 +17,7 @@ from keras_vit.inspection.figures.studies import (
     draw_study,
     short_names,
 )
-from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.recipe import Recipe
 
 FIGURE = "study.png"
 

@@ -5,10 +5,9 @@ import math
 import pathlib
 import statistics
 
-from keras_vit.core.files import differences, read_csv, write_csv
+from keras_vit.core.files import differences, read_csv, write_csv, write_text
 from keras_vit.core.text import mean_and_deviation
 from keras_vit.experiments.studies.plan import TUNABLE
-from keras_vit.training.runs.run import write_text
 
 TABLE, FACTS = "study.csv", "study.json"
 # Columns that name the run, and their types; the others are measured, and floats.

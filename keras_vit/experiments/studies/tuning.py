@@ -6,7 +6,7 @@ import logging
 
 from keras_vit.core.files import read_csv, write_csv
 from keras_vit.experiments.studies.runs import train_setting
-from keras_vit.training.callbacks.measuring import NotFiniteError
+from keras_vit.training.callbacks import NotFiniteError
 
 TUNING = "tuning.csv"
 

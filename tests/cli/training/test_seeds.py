@@ -59,7 +59,7 @@ def test_the_confusion_is_that_of_one_run(seeds, tmp_path, capsys):
 
 
 def test_a_wrong_number_of_seeds(start, photos, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("keras_vit.training.fit.make_task", no_training)
+    monkeypatch.setattr("keras_vit.training.job.make_task", no_training)
     command = train_arguments(start, photos, tmp_path / "runs", "--seeds", "0")
     assert "`--seeds` must be an integer of at least 1" in error_of(capsys, *command)
     assert not (tmp_path / "runs").exists()
@@ -72,7 +72,9 @@ def test_each_seed_has_its_own_sweep(start, photos, tmp_path, capsys):
     assert out.count("<- chosen") == 2
     assert "Trained 2 models, without validation" in out
     names = {path.name for path in (tmp_path / "runs").iterdir()}
-    assert names == {"seed-0", "seed-0-sweep", "seed-1", "seed-1-sweep", "seeds.json"}
+    assert names == {
+        *("seed-0", "seed-0-sweep", "seed-1", "seed-1-sweep", "seeds.json", "settings.json")
+    }
     assert "mean of 2 runs" in run(capsys, "evaluate", tmp_path / "runs")
 
 
@@ -91,5 +93,6 @@ def test_masked_patches_and_auto(start, photos, tmp_path, capsys):
         "seed-3",
         "seed-4",
         "seeds.json",
+        "settings.json",
     }
     assert "loss" not in run(capsys, *command, "--resume")

@@ -73,7 +73,6 @@ def test_the_printed_paths_are_absolute_and_a_kept_head_is_not_trained_alone(
 
     asked = {}
     monkeypatch.setattr(auto, "auto_recipe", choose)
-    monkeypatch.setattr("keras_vit.training.starting_model.check_keeps_head", lambda model: None)
     monkeypatch.setattr("keras_vit.training.job.train", stop)
     monkeypatch.chdir(photos.parent)
     places = ["--data", f"folder:{photos.name}", "--model", os.path.relpath(model)]

@@ -7,7 +7,7 @@ import pytest
 
 from keras_vit.experiments.studies import make_plan, tuning
 from keras_vit.experiments.studies.tuning import Tuning
-from keras_vit.training.callbacks.measuring import NotFiniteError
+from keras_vit.training.callbacks import NotFiniteError
 from keras_vit.training.recipes import RECIPES
 
 # The accuracy with each learning rate and dropout; the first of two equal ones is chosen.

@@ -12,8 +12,8 @@ import sys
 import numpy as np
 import pytest
 
+from keras_vit.training.job import load_training_data
 from keras_vit.training.recipes import RECIPES
-from keras_vit.training.training_data import load_training_data
 from tests.fixtures.parity import read_settings, write_batches, write_settings
 
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -42,7 +42,7 @@ def train_original(folder, row, data, architecture, **changes):
     write_settings(
         folder, recipe, {**architecture, "num_classes": 10, "pre_logits": recipe.pre_logits}
     )
-    train, _ = load_training_data(recipe, data, validation=None)
+    train = load_training_data(recipe, data, validation=None)[0].batches()
     write_batches(folder, train, recipe.steps)
     run_module("tests.fixtures.peers.flax_training", folder)
     return folder

@@ -131,12 +131,11 @@ def test_every_row_has_a_source_and_a_recipe():
         ({"boundaries": (3,)}, "`boundaries` must be given for a staircase.*decay='cosine'"),
         ({"decay": "staircase", "boundaries": (9000, 600)}, "`boundaries` must rise.*9000, 600"),
         ({"decay": "staircase", "boundaries": (500,)}, "`boundaries` must rise.*warmup_steps=500"),
-        ({"random_crop_from": 512}, "Only one of `min_crop_area` and `random_crop_from`"),
         ({"loss": "sigmoid", "label_smoothing": 0.1}, "`label_smoothing` is for the softmax"),
         ({"segment_head": "mask"}, "`segment_head` is for the loss `segmentation`"),
         (
             {"loss": "segmentation", "segment_head": "mask", "lora_rank": 4},
-            "`lora_rank` would freeze the new decoder",
+            "`lora_rank` trains matrices of the backbone .*new decoder",
         ),
         ({"label_smoothing": 1}, "`label_smoothing` must be at least 0 and less than 1"),
         ({"loss": "hinge"}, "`loss` must be one of .*loss='hinge'"),
@@ -145,43 +144,31 @@ def test_every_row_has_a_source_and_a_recipe():
         ({"warmup_steps": 2.5}, "`warmup_steps` must be a whole number"),
         ({"batch_size": True}, "`batch_size` must be a whole number.*batch_size=True"),
         ({"boundaries": (math.nan,)}, "`boundaries` must be whole numbers"),
-        (
-            {"min_crop_area": None, "random_crop_from": -3},
-            "at least the `image_size`.*image_size=384",
-        ),
-        (
-            {"min_crop_area": None, "random_crop_from": 383},
-            "at least the `image_size`.*image_size=384",
-        ),
         ({"epochs": 2}, "Exactly one of `epochs` and `steps`.*epochs=2"),
         ({"steps": None}, "Exactly one of `epochs` and `steps`"),
-        ({"steps": 0}, "`steps` must be positive.*steps=0"),
-        ({"batch_size": -1}, "`batch_size` must be positive.*batch_size=-1"),
-        ({"learning_rate": float("nan")}, "`learning_rate` must be a number.*=nan"),
-        ({"learning_rate": "0.1"}, "`learning_rate` must be a number.*learning_rate='0.1'"),
-        ({"dropout": True}, "`dropout` must be a number.*dropout=True"),
-        ({"seed": 2**32}, "`seed` must be less than"),
-        ({"learning_rate": 0.0}, "`learning_rate` must be positive.*learning_rate=0"),
-        ({"warmup_steps": -1}, "`warmup_steps` must not be negative.*warmup_steps=-1"),
+        ({"steps": 0}, "`steps` must be a positive number.*steps=0"),
+        ({"batch_size": -1}, "`batch_size` must be a positive number.*batch_size=-1"),
+        ({"learning_rate": float("nan")}, "`learning_rate` must be a positive number.*=nan"),
+        ({"learning_rate": "0.1"}, "`learning_rate` must be a positive number.*='0.1'"),
+        ({"dropout": True}, "`dropout` must be at least 0 .*dropout=True"),
+        ({"seed": 2**32}, "`seed` must be at least 0 and less than"),
+        ({"learning_rate": 0.0}, "`learning_rate` must be a positive number.*=0"),
+        ({"warmup_steps": -1}, "`warmup_steps` must be a number of at least 0.*warmup_steps=-1"),
         ({"optimizer": "adamx"}, "`optimizer` must be one of .*optimizer='adamx'"),
+        ({"optimizer": "lion", "layer_decay": 0.7}, "`layer_decay` and .* need the optimizer"),
+        ({"optimizer": "lion", "unfreeze_steps": 3}, "`unfreeze_steps` need the optimizer"),
         ({"momentum_dtype": "int8"}, "`momentum_dtype` must be one of .*momentum_dtype='int8'"),
         (
             {"momentum_dtype": "bfloat16", "optimizer": "lion"},
-            "`momentum_dtype` needs the optimizer `adamw` or `sgd`.*optimizer='lion'",
+            "`momentum_dtype`, .* need the optimizer `adamw` or `sgd`.*optimizer='lion'",
         ),
         ({"dropout": 1.0}, "`dropout` must be .*dropout=1.0"),
         ({"position_placement": "head"}, "`position_placement` must be one of .*'head'"),
-        (
-            {"position_placement": "every_layer", "position_embedding": "none"},
-            "`position_placement` must be 'stem' unless .*position_embedding='none'",
-        ),
-        ({"axial": True}, "`axial=True` needs .*pooling='token'"),
-        (
-            {"axial": True, "pooling": "map", "position_embedding": "relative"},
-            "`axial=True` needs .*position_embedding='relative'",
-        ),
         ({"min_crop_area": 1.5}, "`min_crop_area` must be .*min_crop_area=1.5"),
-        ({"weight_decay": -0.1}, "`weight_decay` must not be negative.*weight_decay=-0.1"),
+        (
+            {"weight_decay": -0.1},
+            "`weight_decay` must be a number of at least 0.*=-0.1",
+        ),
     ],
 )
 def test_wrong_recipe(changes, message):
@@ -205,14 +192,9 @@ def test_epochs_of_a_recipe():
 
 def test_warmup_longer_than_the_run():
     recipe = dataclasses.replace(DIGITS_FINETUNE, warmup_steps=100)
-    message = "`warmup_steps` must be smaller .* `--warmup-steps .*warmup_steps=100"
+    message = "`warmup_steps` must be smaller than the steps .*warmup_steps=100"
     with pytest.raises(ValueError, match=message):
         recipe.epoch_lengths(1000)
-
-
-def test_a_mistyped_name():
-    with pytest.raises(KeyError, match="no recipe 'fintune'; the nearest are finetune"):
-        RECIPES["fintune"]
 
 
 @pytest.mark.parametrize("steps", [10, 400])

@@ -10,7 +10,7 @@ from keras_vit.checkpoints.runs import MODELS, read_run, run_of
 from keras_vit.checkpoints.trained import load_trained
 from keras_vit.cli import main
 from keras_vit.models import vision_transformer
-from keras_vit.training.runs.saved_models import save_model
+from keras_vit.training.saving import save_model
 from keras_vit.training.starting_model import make_model
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.small_runs import small_model, small_recipe

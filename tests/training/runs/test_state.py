@@ -4,9 +4,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.runs.state import RestoreMetrics, States, restore
-from keras_vit.training.runs.variable_names import named_metrics, named_variables
+from keras_vit.training.optimizers import averages_of, make_optimizer
+from keras_vit.training.recipe import KERAS_OPTIMIZERS
+from keras_vit.training.states import (
+    RestoreMetrics,
+    States,
+    named_metrics,
+    named_variables,
+    restore,
+)
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import small_model, small_recipe
 from tests.fixtures.tiny import images
@@ -57,6 +63,18 @@ def test_a_state_is_restored_after_other_models_were_built(name, tmp_path):
         np.testing.assert_array_equal(to_numpy(variable.value), to_numpy(saved[key].value), key)
     assert list(metrics) == list(named_metrics(model))
     assert list(metrics) == ["metrics/loss/total", "metrics/loss/count"]
+
+
+@pytest.mark.parametrize("name", KERAS_OPTIMIZERS)
+def test_states_of_keras_optimizers_have_the_same_names_after_other_models(name):
+    recipe, names = small_recipe(optimizer=name, ema_momentum=0.9), []
+    for _ in range(2):
+        model = composed()
+        model.compile(make_optimizer(recipe, model, 10))
+        model.optimizer.build(model.trainable_variables)
+        names.append([*named_variables(model)])
+        assert len(averages_of(model)) == len(model.trainable_variables)
+    assert names[0] == names[1]
 
 
 def test_metrics_of_a_stopped_epoch_are_added():

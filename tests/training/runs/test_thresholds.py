@@ -6,8 +6,8 @@ import sklearn.metrics
 from sklearn.datasets import load_digits
 
 from keras_vit.data import load
-from keras_vit.training.fit import fit
-from keras_vit.training.training_data import load_training_data
+from keras_vit.training.job import load_training_data, train
+from keras_vit.training.tasks import make_task
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import encode
 from tests.fixtures.small_runs import small_data, small_model, small_recipe
@@ -37,7 +37,7 @@ def test_precision_of_each_epoch_is_exact(freeze, pairs, tmp_path):
     recipe = small_recipe(**settings, freeze=freeze, monitor=monitor)
     model = small_model(recipe)
     data = load_training_data(recipe, pairs, split="train", validation="validation+test")
-    history = fit(recipe, model, data, tmp_path / "run")
+    history = train(recipe, model, data, tmp_path / "run").history
     logits, labels = [], []
     for images, rows in load(pairs, "validation+test", recipe.image_size, 5).as_numpy_iterator():
         logits.append(to_numpy(model(images)))
@@ -49,7 +49,7 @@ def test_precision_of_each_epoch_is_exact(freeze, pairs, tmp_path):
     assert 0 < min(thresholds) < max(thresholds) < 1
     model.thresholds = None
     data = load_training_data(recipe, pairs, split="train", validation="validation+test")
-    assert fit(recipe, model, data, tmp_path / "run", resume=True) == history
+    assert train(recipe, model, data, tmp_path / "run", resume=True).history == history
     assert model.thresholds == thresholds
 
 
@@ -57,11 +57,11 @@ def test_precision_of_each_epoch_is_exact(freeze, pairs, tmp_path):
 def test_thresholds_are_for_several_labels(pairs, tmp_path):
     recipe = small_recipe()
     model = small_model(recipe)
-    with pytest.raises(ValueError, match="Images of several labels need `--loss sigmoid`"):
-        fit(recipe, model, load_training_data(recipe, pairs), tmp_path / "run")
+    with pytest.raises(ValueError, match="need `--loss sigmoid`: they have several labels"):
+        train(recipe, model, load_training_data(recipe, pairs), tmp_path / "run")
     model.thresholds = (0.5,) * 3
-    with pytest.raises(ValueError, match="needs images of several labels.*one label each"):
-        fit(recipe, model, small_data(recipe), tmp_path / "run")
+    make_task(recipe, model, *small_data(recipe))
+    assert model.thresholds is None
     balanced = small_recipe(loss="sigmoid", monitor="val_balanced_accuracy")
     with pytest.raises(ValueError, match="val_loss, val_mean_average_precision. Received"):
-        fit(balanced, small_model(recipe), load_training_data(balanced, pairs), tmp_path / "run")
+        train(balanced, small_model(recipe), load_training_data(balanced, pairs), tmp_path / "run")

@@ -9,7 +9,7 @@ import pytest
 import keras_vit
 from keras_vit.data import find_source
 from keras_vit.data.sources.division import RECORD
-from keras_vit.training.fit import fit
+from keras_vit.training.job import train
 from tests.fixtures.commands import error_of, train_arguments
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.small_runs import small_data, small_model, small_recipe
@@ -71,15 +71,15 @@ def test_a_resumed_run_has_the_images_it_was_begun_with(root, capsys, change):
     model, workdir = begun["model"], root / "run"
     kept = {path: path.read_bytes() for path in workdir.iterdir() if path.is_file()}
     error = error_of(capsys, *train_arguments(model, root / "photos", workdir, "--resume"))
-    assert "A resumed run must have the settings it was begun with" in error
-    assert "images=" in error
+    assert "A resumed job must have the settings it was begun with" in error
+    assert "images." in error
     assert {path: path.read_bytes() for path in kept} == kept
 
 
 def test_validation_images_that_are_trained_on_are_named(tmp_path, caplog):
     recipe = small_recipe(steps=2, warmup_steps=1)
     data = small_data(recipe, split="train+validation")
-    fit(recipe, small_model(recipe), data, tmp_path / "run")
+    train(recipe, small_model(recipe), data, tmp_path / "run")
     count = data[1].num_examples
     assert f"{count} of the {count} validation images, which choose the best model" in caplog.text
 

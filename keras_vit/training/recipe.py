@@ -1,23 +1,141 @@
-"""The settings of a training run, in one frozen row."""
+"""The settings of a training run, in one frozen row, and what does not go together in it."""
 
 import dataclasses
+import itertools
+import math
+import typing
 from typing import Literal
 
+from keras_vit.core.arguments import check_choice, is_integer, is_number
 from keras_vit.core.choices import SEGMENTATION, SEGMENTER_HEADS, TARGETS
 from keras_vit.data.images.augmentations import AUGMENTATIONS
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS, POSITION_PLACEMENTS
-from keras_vit.training.recipes.checks import MOMENTUM_DTYPES, PAPER_OPTIMIZERS, check_recipe
 
+# Optimizers that compute as optax does.
+PAPER_OPTIMIZERS = ("adamw", "sgd")
 # Names of classes of `keras.optimizers`.
 KERAS_OPTIMIZERS = (
     *("adadelta", "adafactor", "adagrad", "adam", "adamax", "ftrl", "lamb", "lion", "muon"),
     *("nadam", "rmsprop", "schedulefreeadamw"),
 )
 OPTIMIZERS = (*PAPER_OPTIMIZERS, *KERAS_OPTIMIZERS)
+# Types in which the paper's optimizers may store the momentum.
+MOMENTUM_DTYPES = ("float32", "bfloat16")
 CLASS_LOSSES = ("softmax", "sigmoid")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
 FLIPS = ("never", "random", "always")
 BALANCES = ("none", "weights", "sampling")
+
+# Ranges of settings: a rule, a test of a value, and the fields.
+RANGES = (
+    (
+        "be a whole number",
+        is_integer,
+        *("image_size", "batch_size", "warmup_steps", "epochs", "steps", "frozen_blocks"),
+        *("accumulation_steps", "random_crop_from", "seed", "patience", "unfreeze_steps"),
+        "lora_rank",
+    ),
+    (
+        "be a positive number",
+        lambda value: is_number(value) and value > 0,
+        *("image_size", "batch_size", "learning_rate", "epochs", "steps", "layer_decay"),
+        *("accumulation_steps", "clip_norm", "patience", "lora_rank", "lora_alpha", "temperature"),
+    ),
+    (
+        "be a number of at least 0",
+        lambda value: is_number(value) and value >= 0,
+        *("warmup_steps", "weight_decay", "frozen_blocks", "unfreeze_steps"),
+    ),
+    (
+        "be at least 0 and less than 1",
+        lambda value: is_number(value) and 0 <= value < 1,
+        *("dropout", "label_smoothing", "ema_momentum", "label_weight"),
+    ),
+    ("be greater than 0 and at most 1", lambda value: 0 < value <= 1, "min_crop_area"),
+    ("be at least 0 and less than 2**32", lambda value: 0 <= value < 2**32, "seed"),
+    ("be a number", is_number, "head_bias"),
+    ("be whole numbers", lambda values: all(map(is_integer, values)), "boundaries"),
+    ("be positive", lambda rates: all(0 < r < math.inf for r in rates), "learning_rates"),
+)
+# Settings that would be wrong in silence together: a test of a recipe, the rule that it breaks, and
+# the fields to show.
+COMBINATIONS = (
+    (
+        lambda r: (r.epochs is None) == (r.steps is None),
+        "Exactly one of `epochs` and `steps` must be given (`--epochs`, `--steps`; None in Python)",
+        ("epochs", "steps"),
+    ),
+    (
+        lambda r: (r.decay == "staircase") != bool(r.boundaries),
+        "`boundaries` must be given for a staircase, and only for a staircase",
+        ("boundaries", "decay"),
+    ),
+    (
+        lambda r: any(a >= b for a, b in itertools.pairwise((r.warmup_steps, *r.boundaries))),
+        "`boundaries` must rise, from more than `warmup_steps`",
+        ("boundaries", "warmup_steps"),
+    ),
+    (
+        lambda r: r.label_smoothing and r.loss != "softmax",
+        "`label_smoothing` is for the softmax",
+        ("label_smoothing", "loss"),
+    ),
+    (
+        lambda r: (
+            (not r.is_of_classes and (r.head_bias or r.freeze or r.class_balance == "sampling"))
+            or (r.loss in TARGETS and r.class_balance != "none")
+        ),
+        "`head_bias`, `freeze` and `class_balance` are for classes of images; classes of pixels "
+        'may have `class_balance="weights"`',
+        ("head_bias", "freeze", "class_balance", "loss"),
+    ),
+    (
+        # Keras accumulates too, and then counts the steps of a schedule in batches.
+        lambda r: (
+            r.optimizer not in PAPER_OPTIMIZERS
+            and (
+                r.accumulation_steps > 1
+                or r.momentum_dtype
+                or r.layer_decay != 1
+                or r.unfreeze_steps
+            )
+        ),
+        "`accumulation_steps`, `momentum_dtype`, `layer_decay` and `unfreeze_steps` need the "
+        "optimizer `adamw` or `sgd`",
+        ("optimizer", "accumulation_steps", "momentum_dtype", "layer_decay", "unfreeze_steps"),
+    ),
+    (
+        lambda r: r.freeze and r.augmentation != "none",
+        "`freeze` computes the features of each image once, without augmentation",
+        ("freeze", "augmentation"),
+    ),
+    (
+        lambda r: r.freeze + bool(r.frozen_blocks) + bool(r.unfreeze_steps) > 1,
+        "Only one of `freeze`, `frozen_blocks` and `unfreeze_steps` can be given",
+        ("freeze", "frozen_blocks", "unfreeze_steps"),
+    ),
+    (
+        lambda r: r.distillation == "hard" and r.temperature != 1,
+        "`temperature` is for soft distillation",
+        ("temperature", "distillation"),
+    ),
+    (
+        lambda r: r.lora_alpha and not r.lora_rank,
+        "`lora_alpha` needs a `lora_rank`",
+        ("lora_alpha", "lora_rank"),
+    ),
+    (
+        lambda r: r.lora_rank and (r.freeze or r.segment_head == "mask"),
+        "`lora_rank` trains matrices of the backbone and the head alone, and neither goes with "
+        '`freeze` nor with the new decoder of `segment_head="mask"`',
+        ("lora_rank", "freeze", "segment_head"),
+    ),
+    (
+        lambda r: r.segment_head != "linear" and r.loss != SEGMENTATION,
+        "`segment_head` is for the loss `segmentation`",
+        ("segment_head", "loss"),
+    ),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +165,15 @@ class Recipe:
         momentum_dtype: dtype in which the momentum of SGD, or the first moment of AdamW, is
             stored: `"bfloat16"` as in vit_jax and big_vision, in half the memory; `None` for that
             of the weights. `"adamw"` and `"sgd"` only.
-        layer_decay: ratio of a block's learning rate to that of the next block.
+        layer_decay: ratio of a block's learning rate to that of the next block. `"adamw"` and
+            `"sgd"` only.
         frozen_blocks: number of blocks, from the first, that are not trained. The layers before
             them are not trained either.
         lora_rank: rank of the matrices that are trained instead of the blocks (LoRA),
             see `keras_vit.enable_lora`; `None` to train the blocks.
         lora_alpha: factor of their product, which is divided by the rank; `None` for the rank.
         accumulation_steps: number of parts of a batch that are computed one after the other, where
-            the whole batch does not fit into memory.
+            the whole batch does not fit into memory. `"adamw"` and `"sgd"` only.
         remat: whether to recompute the activations of blocks in the backward pass, where they do
             not fit into memory.
         ema_momentum: momentum of an exponential moving average (EMA) of the weights over the
@@ -94,7 +213,8 @@ class Recipe:
             once, without crops, flips and augmentation.
         unfreeze_steps: number of steps after which the next block, from the last, is trained
             too (gradual unfreezing); the head is trained from the start. 0 trains all from the
-            start. The norm that `clip_norm` limits is that of all gradients.
+            start. The norm that `clip_norm` limits is that of all gradients. `"adamw"` and `"sgd"`
+            only.
         distillation: what a student learns of its teacher, if there is one: the
             probabilities (`"soft"`), or the most likely class (`"hard"`).
         temperature: temperature of the probabilities that a student learns.
@@ -149,7 +269,22 @@ class Recipe:
     segment_head: Literal[SEGMENTER_HEADS] = "linear"
 
     def __post_init__(self):
-        check_recipe(self)
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            # The choices of a setting that may be None are inside a union.
+            kinds = (field.type,) if value is None else (field.type, *typing.get_args(field.type))
+            for kind in kinds:
+                if typing.get_origin(kind) is Literal:
+                    check_choice(field.name, value, typing.get_args(kind))
+        for rule, is_right, *fields in RANGES:
+            for field in fields:
+                value = getattr(self, field)
+                if value is not None and not is_right(value):
+                    raise ValueError(f"`{field}` must {rule}. Received: {field}={value!r}")
+        for is_wrong, rule, fields in COMBINATIONS:
+            if is_wrong(self):
+                received = ", ".join(f"{field}={getattr(self, field)!r}" for field in fields)
+                raise ValueError(f"{rule}. Received: {received}")
 
     @property
     def needs_soft_labels(self):
@@ -200,8 +335,7 @@ class Recipe:
         total = epochs * steps_per_epoch
         if self.warmup_steps >= total:
             raise ValueError(
-                f"`warmup_steps` must be smaller than the steps of the run, {total}: a tenth of "
-                f"them, `--warmup-steps {max(total // 10, min(total - 1, 1))}`, is usual. "
+                f"`warmup_steps` must be smaller than the steps of the run, {total}. "
                 f"Received: warmup_steps={self.warmup_steps}"
             )
         if self.boundaries and self.boundaries[-1] >= total:

@@ -1,15 +1,11 @@
-"""Callbacks that save the models and the states of a run."""
+"""What a run saves while it trains: its metrics, its models, and its states."""
 
-import functools
 import json
 import logging
 import math
-import os
 import shlex
 import signal
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import keras
 from keras import ops
@@ -20,14 +16,19 @@ from keras_vit.checkpoints.runs import (
     LAST_MODEL,
     PREDICTOR_MODEL,
 )
+from keras_vit.core.files import replacing
 from keras_vit.models.files import check_finite
-from keras_vit.training.callbacks.averaging import averaged_weights
-from keras_vit.training.callbacks.measuring import NotFiniteError
-from keras_vit.training.callbacks.stopping import find_best
-from keras_vit.training.optimizers import inner_optimizer
-from keras_vit.training.runs.run import METRICS_FILE, write_text
-from keras_vit.training.runs.saved_models import save_model
+from keras_vit.models.model import ImageModel, carry
+from keras_vit.training.callbacks import (
+    NotFiniteError,
+    averaged_weights,
+    check_finite_value,
+    find_best,
+)
+from keras_vit.training.distribution import is_spread, to_numpy
+from keras_vit.training.optimizers import averages_of, inner_optimizer
 
+METRICS_FILE = "metrics.jsonl"
 # Metrics that depend on the machine; `metrics.jsonl` leaves them out.
 SPEED = ("images_per_second", "waiting_for_data")
 
@@ -39,29 +40,22 @@ class SaveModels(keras.callbacks.Callback):
     No model is saved after an epoch whose validation loss or weights are not finite. If this is the
     last epoch, `NotFiniteError` is raised unless the weights are finite and there is a model.
 
-    `history` is a list of the metrics of earlier epochs, and grows. `predictor` is another model
-    that shares the weights of `model` and is saved as `predictor.keras`, or `None`. `write` is a
-    function that writes the metrics; by default it writes those of the epochs alone.
+    `history` is a list of the metrics of earlier epochs, and grows; `write` is a function that
+    writes it. `predictor` is another model that shares the weights of `model` and is saved as
+    `predictor.keras`, or `None`.
     """
 
     def __init__(
-        self,
-        workdir: str | os.PathLike,
-        history: list,
-        model: keras.Model,
-        class_names: list | None = None,
-        monitor: str | None = None,
-        predictor: Any = None,
-        write: Callable | None = None,
-    ) -> None:
+        self, workdir, history, model, write, class_names=None, monitor=None, predictor=None
+    ):
         super().__init__()
-        self.write = write or functools.partial(write_metrics, workdir, history)
-        self.class_names = class_names
-        self.monitor = monitor
-        self.predictor = predictor
         self.workdir = workdir
         self.history = history
         self.saved = model
+        self.write = write
+        self.class_names = class_names
+        self.monitor = monitor
+        self.predictor = predictor
         self._problem = None
 
     def on_epoch_end(self, epoch, logs=None):
@@ -80,7 +74,7 @@ class SaveModels(keras.callbacks.Callback):
         if self.predictor is not None:
             save_model(self.predictor, self.workdir / PREDICTOR_MODEL, self.class_names)
         with averaged_weights(trained):
-            if getattr(inner_optimizer(trained), "averages", None) is not None:
+            if averages_of(trained):
                 save_model(self.saved, self.workdir / AVERAGED_MODEL, self.class_names)
             if find_best(self.history, self.monitor) == len(self.history) - 1:
                 save_model(self.saved, self.workdir / BEST_MODEL, self.class_names)
@@ -109,25 +103,15 @@ class SaveState(keras.callbacks.Callback):
         batch: number of batches of the run so far.
         every: number of batches between two saved states; each epoch ends with one too.
         batches_per_epoch: number of batches in an epoch.
-        check: the `CheckFinite` of the run.
         facts: function that returns what else to save.
     """
 
-    def __init__(
-        self,
-        states: Any,
-        batch: Any,
-        every: int,
-        batches_per_epoch: int,
-        check: Callable,
-        facts: dict,
-    ) -> None:
+    def __init__(self, states, batch, every, batches_per_epoch, facts):
         super().__init__()
         self.states = states
         self.batch = batch
         self.every = every
         self.batches_per_epoch = batches_per_epoch
-        self.check = check
         self.facts = facts
         self._asked_by = None
 
@@ -163,9 +147,14 @@ class SaveState(keras.callbacks.Callback):
         self._save(logs["loss"])
 
     def _save(self, loss):
-        norm = float(ops.convert_to_numpy(inner_optimizer(self.model).gradient_norm))
-        self.check.check("loss", loss, self.batch)
-        self.check.check("gradient_norm", norm, self.batch)
+        check_finite_value("loss", loss)
+        optimizer = inner_optimizer(self.model)
+        if hasattr(optimizer, "gradient_norm"):
+            norm = float(ops.convert_to_numpy(optimizer.gradient_norm))
+            check_finite_value("gradient_norm", norm)
+        elif not _has_finite_weights(self.model):
+            # Keras's optimizers do not keep the norm.
+            check_finite_value("weights", math.nan)
         self.states.save(self.model, self.batch, self.facts())
         self._stop_if_asked()
 
@@ -173,20 +162,19 @@ class SaveState(keras.callbacks.Callback):
         if self._asked_by is None:
             return
         logging.getLogger("keras_vit").info(
-            "stopped after batch %d; to go on: keras-vit train --resume --workdir %s",
-            self.batch,
-            shlex.quote(str(self.states.directory.parent)),
+            "stopped after batch %d; to resume: keras-vit resume %s",
+            *(self.batch, shlex.quote(str(self.states.directory.parent))),
         )
         if self._asked_by == signal.SIGINT:
             raise KeyboardInterrupt("stopped after a batch")
         raise SystemExit(128 + signal.SIGTERM)
 
 
-def write_metrics(workdir, history, rows=(), steps_per_epoch=1):
-    """Write metrics in the order of the steps, one line of JSON each; `null` if not finite.
+def write_metrics(run, history, rows, steps_per_epoch):
+    """Write the metrics of a `RunDir` in the order of the steps, one line of JSON each.
 
     `history` has the metrics of the epochs, `rows` the measurements of `MeasureRegularly`, which
-    come after an epoch that ends with the same step.
+    come after an epoch that ends with the same step. Values that are not finite are `null`.
     """
     epochs = [((metrics["epoch"] + 1) * steps_per_epoch, metrics) for metrics in history]
     measured = [(row["step"], row) for row in rows]
@@ -194,7 +182,50 @@ def write_metrics(workdir, history, rows=(), steps_per_epoch=1):
         json.dumps({k: v if math.isfinite(v) else None for k, v in metrics.items()}) + "\n"
         for _, metrics in sorted([*epochs, *measured], key=lambda line: line[0])
     ]
-    write_text(workdir / METRICS_FILE, "".join(lines))
+    run.write(METRICS_FILE, "".join(lines))
+
+
+def save_model(model, path, class_names=None):
+    """Save a `.keras` file without the optimizer, atomically.
+
+    The model that is saved gets the `class_names`, a list or `None`.
+    """
+    with replacing(path) as partial:
+        try:
+            _without_optimizer(model, class_names).save(partial)
+        except RuntimeError as error:
+            # What h5py raises where a disk is full.
+            raise OSError(str(error)) from error
+
+
+def _without_optimizer(model, class_names):
+    model = _on_one_device(model)
+    kind = ImageModel if isinstance(model, ImageModel) else keras.Model
+    new = kind(model.input, model.output, name=model.name, trainable=model.trainable)
+    carry(model, new)
+    # The model that predicts masked patches has other outputs than classes.
+    if class_names and kind is ImageModel and new.output_shape[-1] == len(class_names):
+        new.class_names = class_names
+    return new
+
+
+def _on_one_device(model):
+    """Return the model, or a copy of one that is divided among the devices of processes."""
+    arrays = {
+        variable.path: to_numpy(variable) for variable in model.weights if is_spread(variable)
+    }
+    if not arrays:
+        return model
+    distribution = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        copy = type(model).from_config(model.get_config())
+        for old, new in zip(model.weights, copy.weights, strict=True):
+            new.assign(arrays[old.path] if old.path in arrays else ops.convert_to_numpy(old))
+    finally:
+        keras.distribution.set_distribution(distribution)
+    carry(model, copy)
+    return copy
 
 
 def _find_problem(model, logs):

@@ -1,19 +1,20 @@
 """The states of a run: what it needs to be resumed as if it had not been stopped."""
 
+import collections
 import contextlib
 import json
 import logging
 import pathlib
 import random
+import re
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.core.files import differences, read_npz, replacing
+from keras_vit.core.files import PARTIAL, read_npz, replacing
 from keras_vit.core.text import name_some
 from keras_vit.training.distribution import is_first_process, to_numpy
-from keras_vit.training.runs.variable_names import named_metrics, named_variables
 
 
 class States:
@@ -23,7 +24,7 @@ class States:
     `named_variables` does, and of `facts` in JSON.
     """
 
-    def __init__(self, directory, keep):
+    def __init__(self, directory, keep=2):
         self.directory = pathlib.Path(directory)
         self.keep = keep
 
@@ -41,9 +42,11 @@ class States:
             np.savez(file, facts=facts, **random_states(), **arrays)
         paths = self._paths()
         newest = paths.index(path)
-        # Later ones are damaged, or the run would have resumed from them.
-        for old in (*paths[: max(0, newest + 1 - self.keep)], *paths[newest + 1 :]):
-            old.unlink(missing_ok=True)
+        # Later ones are damaged, or the run would have resumed from them; a process that was killed
+        # was writing the partial ones.
+        old = [*paths[: max(0, newest + 1 - self.keep)], *paths[newest + 1 :]]
+        for each in (*old, *self.directory.glob(f".*{PARTIAL}*")):
+            each.unlink(missing_ok=True)
 
     def load(self):
         """Return `(arrays, facts)` of the last state that can be read; `None` without states."""
@@ -63,33 +66,8 @@ class States:
             )
         return None
 
-    @property
-    def last(self):
-        """The path of the last state, or `None`."""
-        return next(reversed(self._paths()), None)
-
     def _paths(self):
         return sorted(self.directory.glob("batch-*.npz"))
-
-
-def recorded_options(model):
-    """Return the options of a model as JSON has them, or `None` if it carries none."""
-    options = getattr(model, "options", None)
-    if options is None:
-        return None
-    runtime = options.names("runtime")
-    recorded = {name: value for name, value in vars(options).items() if name not in runtime}
-    return json.loads(json.dumps(recorded))
-
-
-def check_same_model(options, state):
-    """Check that a resumed run has a model of the options that it was begun with."""
-    before = state[1].get("options")
-    changed = differences(before, options) if before and options else []
-    if changed:
-        raise ValueError(
-            f"A resumed run must have the model it was begun with. Received: {', '.join(changed)}"
-        )
 
 
 def restore(model, arrays):
@@ -182,3 +160,88 @@ class RestoreRandomStates(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         _restore_random_states(self.states)
         self.states = []
+
+
+def named_variables(model):
+    r"""Name the variables of a compiled model and of its optimizer.
+
+    The names are the variables' paths, without the numbers that Keras gives to names in the order
+    of a process: `dense_5` is `dense` if it is the first such layer of the model. So a state fits
+    the same model in another process, or after other models were built.
+
+    Args:
+        model: a model whose optimizer is built.
+
+    Returns:
+        A dictionary from names to variables, in Keras's order, without those of a frozen teacher.
+
+    Example:
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.compile(keras.optimizers.SGD(momentum=0.9))
+    >>> model.optimizer.build(model.trainable_variables)
+    >>> print(*named_variables(model), sep="\n")
+    model/sequential/dense/kernel
+    model/sequential/dense/bias
+    optimizer/sgd/iteration
+    optimizer/sgd/learning_rate
+    optimizer/sgd/momentum/sequential/dense/kernel
+    optimizer/sgd/momentum/sequential/dense/bias
+    """
+    layers, numbers = {layer.name: layer for layer in _layers(model)}, {}
+    frozen = {id(v) for v in getattr(getattr(model, "teacher", None), "variables", ())}
+    variables = [variable for variable in model.variables if id(variable) not in frozen]
+    paths = {v.path: _renumbered(v.path.split("/"), layers, numbers) for v in variables}
+    named = [(f"model/{paths[variable.path]}", variable) for variable in variables]
+    # Keras names the variables of an optimizer by the paths of those that they belong to.
+    owners = {path.replace("/", "_"): name for path, name in paths.items()}
+    for variable in model.optimizer.variables:
+        optimizer, _, name = variable.path.rpartition("/")
+        owner = max((o for o in owners if name.startswith(f"{o}_")), key=len, default=None)
+        # Nadam has a variable without a name of its own, which Keras numbers.
+        slot = _without_number(name) if owner is None else name.removeprefix(f"{owner}_")
+        name = slot if owner is None else f"{slot}/{owners[owner]}"
+        named.append((f"optimizer/{_without_number(optimizer)}/{name}", variable))
+    return _numbered(named)
+
+
+def named_metrics(model):
+    """Return a dictionary of the variables of a model's metrics, by names as `named_variables`."""
+    return _numbered((f"metrics/{v.path}", v) for v in model.metrics_variables)
+
+
+def _layers(layer):
+    yield layer
+    for inner in getattr(layer, "layers", ()):
+        yield from _layers(inner)
+
+
+def _renumbered(parts, layers, numbers):
+    """Join the parts of a path, with the numbers of automatic names from 0 on in each model.
+
+    `numbers` are those given so far, by names without number; it grows.
+    """
+    parts = list(parts)
+    for index, name in enumerate(parts):
+        stem, layer = _without_number(name), layers.get(name)
+        class_name = "seedgenerator" if layer is None else type(layer).__name__.lower()
+        if stem.replace("_", "") == class_name:
+            known = numbers.setdefault(stem, {})
+            number = known.setdefault(name, len(known))
+            parts[index] = f"{stem}_{number}" if number else stem
+        # Sublayers of a layer that is not a model have names of their own.
+        if not hasattr(layer, "layers"):
+            break
+    return "/".join(parts)
+
+
+def _without_number(name):
+    return re.sub(r"_\d+$", "", name)
+
+
+def _numbered(named):
+    """Make a dictionary of pairs; a name that comes again gets the number of its occurrence."""
+    found, counts = {}, collections.Counter()
+    for name, variable in named:
+        counts[name] += 1
+        found[f"{name}:{counts[name]}" if counts[name] > 1 else name] = variable
+    return found

@@ -1,0 +1,53 @@
+"""`keras-vit resume`."""
+
+import dataclasses
+import pathlib
+from typing import Annotated
+
+import tyro
+
+from keras_vit.cli.train import show_run
+
+
+@dataclasses.dataclass
+class Resume:
+    """Resume a run of `keras-vit train` that was stopped, with the settings it was begun with.
+
+    Runs of `--seeds` and `--sweep-lr` resume with the command that began them and `--resume`.
+
+    Example: keras-vit resume runs/pets
+    """
+
+    workdir: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Directory of the run."""
+    model: str | None = None
+    """Where the model that the run began from is now, if it has moved."""
+    data: str | None = None
+    """Where the images are now, as in `keras-vit train`."""
+    teacher: str | None = None
+    """Where the teacher is now."""
+    strategy: str | None = None
+    """Other devices, as in `keras-vit train`."""
+
+    def run(self):
+        """Train, and print where the results are."""
+        from keras_vit.evaluation import FewshotAccuracy
+        from keras_vit.training.callbacks import MeasureRegularly
+        from keras_vit.training.job import train
+        from keras_vit.training.run import recorded_arguments
+
+        workdir = self.workdir.expanduser().resolve()
+        arguments, measured = recorded_arguments(workdir)
+        for name in ("model", "data", "teacher", "strategy"):
+            if getattr(self, name) is not None:
+                arguments[name] = getattr(self, name)
+        if self.strategy is not None:
+            # The recorded number is that of the recorded strategy.
+            arguments["model_shards"] = None
+        reading = {name: arguments[name] for name in ("data_dir", "max_skipped")}
+        callbacks = [
+            MeasureRegularly(settings.pop("every"), FewshotAccuracy(**settings, **reading))
+            for settings in measured
+        ]
+        run = train(**arguments, workdir=workdir, resume=True, callbacks=callbacks)
+        show_run(run, callbacks, arguments["data"] if arguments["validation"] else None)

@@ -1,0 +1,164 @@
+"""The directory of a job: may it be written, is it the same job, is another process at work."""
+
+import contextlib
+import hashlib
+import json
+import pathlib
+import shutil
+
+from keras_vit.core.files import LOCK_FILE, PARTIAL, exclusive_lock, write_text
+
+
+class RunDir:
+    """A directory that belongs to one job, whose settings are in a file.
+
+    Args:
+        path: path of a new or empty directory; or of the job to resume.
+        settings: dictionary that JSON can store.
+        resume: whether to resume the job in the directory; if there is none, it begins.
+        file: name of the file of the settings.
+        others: names of settings that may differ when the job is resumed, such as where files are.
+        scratch: names of parts that a job leaves behind that fails before it has written others.
+
+    Attributes:
+        before: dictionary of the settings that a job is resumed with; empty for a new one.
+
+    Example:
+    >>> from keras_vit.core.run_dir import RunDir
+    >>> with RunDir(tmp_path / "job", {"steps": 5}).open() as job:
+    ...     _ = job.write("result.txt", "done")
+    >>> with RunDir(tmp_path / "job", {"steps": 8}, resume=True).open() as job:
+    ...     pass
+    Traceback (most recent call last):
+    ValueError: A resumed job must have the settings it was begun with. Received: steps=8 instead...
+    """
+
+    def __init__(
+        self, path, settings, resume=False, *, file="settings.json", others=(), scratch=()
+    ):
+        self.path = pathlib.Path(path).expanduser().resolve()
+        self.settings = settings
+        self.resume = resume
+        self.file = file
+        self.others = others
+        self.scratch = scratch
+        self.before = {}
+
+    @contextlib.contextmanager
+    def open(self):
+        """Begin or resume the job in a `with`, as the only process.
+
+        Raises:
+            ValueError: if the directory holds something else or other settings, or another process
+                works in it.
+            OSError: if it cannot be written.
+        """
+        is_new = not self.path.exists()
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            with self._lock():
+                is_begun = self._begin()
+                try:
+                    yield self
+                except BaseException:
+                    if is_begun and {*self.parts()} <= {*self.scratch}:
+                        self._remove()
+                    raise
+        except BaseException:
+            if is_new:
+                with contextlib.suppress(OSError):
+                    self.path.rmdir()
+            raise
+
+    def add(self, settings):
+        """Compare further settings with those of a job that is resumed, and record all."""
+        self._compare(settings)
+        self.write(self.file, json.dumps({**self.before, **self.settings}, indent=2) + "\n")
+
+    def _compare(self, settings):
+        self.settings = json.loads(json.dumps({**self.settings, **settings}))
+        old, new = _flat(self.before), _flat(self.settings)
+        changed = [
+            f"{name}={new[name]!r} instead of {old[name]!r}"
+            for name in new
+            if name in old and name not in self.others and new[name] != old[name]
+        ]
+        if changed:
+            raise ValueError(
+                "A resumed job must have the settings it was begun with. "
+                f"Received: {', '.join(changed)}"
+            )
+
+    @property
+    def identity(self):
+        """A digest of the settings so far, without those that may differ."""
+        compared = {n: value for n, value in _flat(self.settings).items() if n not in self.others}
+        return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()[:16]
+
+    def parts(self):
+        """Return the names of the files and directories besides the settings, sorted."""
+        names = (path.name for path in self.path.glob("*") if PARTIAL not in path.name)
+        return sorted({*names} - {self.file, LOCK_FILE})
+
+    def write(self, name, text):
+        """Write a text file whole or not at all, and return its path."""
+        write_text(self.path / name, text)
+        return self.path / name
+
+    @contextlib.contextmanager
+    def _lock(self):
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(exclusive_lock(self.path, wait=False))
+            except TimeoutError as error:
+                raise ValueError(
+                    "Only one process may work in a directory. "
+                    f"Received: {str(self.path)!r}, where another one does"
+                ) from error
+            yield
+
+    def check(self):
+        """Return whether the directory holds the job, which is to be resumed, or nothing yet.
+
+        Raises:
+            ValueError: if it holds something else.
+        """
+        holds_job, parts = (self.path / self.file).is_file(), self.parts()
+        if (holds_job or parts) and not (holds_job and self.resume):
+            found = "a job, which `resume` continues" if holds_job else ", ".join(parts[:3])
+            raise ValueError(
+                "`workdir` must be a new or empty directory, or that of the job to be resumed. "
+                f"Received: workdir={str(self.path)!r}, which holds {found}"
+            )
+        return holds_job
+
+    def _begin(self):
+        """Check the directory and the settings; return whether the job is a new one."""
+        file, holds_job = self.path / self.file, self.check()
+        # A killed process was writing them.
+        for partial in self.path.glob(f".*{PARTIAL}*"):
+            partial.unlink()
+        if holds_job:
+            # They are recorded when all are compared: what may differ may be wrong.
+            self.before = json.loads(file.read_text(encoding="utf-8"))
+            self._compare({})
+        else:
+            self.add({})
+        return not holds_job
+
+    def _remove(self):
+        for name in (*self.parts(), self.file):
+            path = self.path / name
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _flat(settings, prefix=""):
+    """Return a dictionary without dictionaries in it: `{"a.b": 1}` for `{"a": {"b": 1}}`."""
+    found = {}
+    for name, value in settings.items():
+        is_nested = isinstance(value, dict)
+        found |= _flat(value, f"{prefix}{name}.") if is_nested else {f"{prefix}{name}": value}
+    return found

@@ -1,5 +1,0 @@
-"""Callbacks for training: of runs, and for `model.fit` without recipes."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

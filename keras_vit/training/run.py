@@ -1,0 +1,296 @@
+"""A training run: its directory, and its epochs, from the first or from a state."""
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import json
+import logging
+import pathlib
+import sys
+import tempfile
+
+import keras
+
+from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE
+from keras_vit.core.run_dir import RunDir
+from keras_vit.data.padding import count_images, pad
+from keras_vit.data.processes import process, sum_over_processes
+from keras_vit.data.skipped import explaining_errors
+from keras_vit.data.timing import TimedDataset
+from keras_vit.training.callbacks import (
+    CheckFinite,
+    ChooseThresholds,
+    EvaluateAverages,
+    LogOptimizer,
+    LogProgress,
+    LogSpeed,
+    MeasureRegularly,
+    StopAfterEpoch,
+    StopEarly,
+)
+from keras_vit.training.distribution import is_first_process, num_replicas
+from keras_vit.training.saving import METRICS_FILE, SaveModels, SaveState, write_metrics
+from keras_vit.training.states import (
+    RestoreMetrics,
+    RestoreRandomStates,
+    States,
+    random_states,
+    restore,
+)
+from keras_vit.training.tasks import Task
+
+SKIPPED_FILE = "skipped.txt"
+# A copy of the file of ids that the run left out of its data.
+EXCLUDED_FILE = "excluded.txt"
+STATES = "states"
+TENSORBOARD = "tensorboard"
+# Directory of TensorBoard's for what `MeasureRegularly` measures.
+MEASURED = "measured"
+# What may differ when a run is resumed: where its files are, whose contents have digests; how it is
+# carried out; and what is known of it at the end.
+OTHERS = (
+    *("data", "exclude", "data_dir", "cache", "max_skipped", "save_steps", "keep", "strategy"),
+    *("model_shards", "objects", "keras", "backend", "has_ended"),
+)
+SCRATCH = (METRICS_FILE, TENSORBOARD, EXCLUDED_FILE)
+
+
+@contextlib.contextmanager
+def open_run(workdir, settings, others=(), resume=False):
+    """Open the `RunDir` of a run in the first process, and a temporary one in each other process.
+
+    `others` are settings that may differ besides `OTHERS`.
+    """
+    with contextlib.ExitStack() as stack:
+        if not is_first_process():
+            own = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+            workdir, resume = stack.enter_context(own), False
+        backend = keras.backend.backend()
+        settings = {**settings, "keras": keras.__version__, "backend": backend}
+        options = {"file": RUN_FILE, "others": (*OTHERS, *others), "scratch": SCRATCH}
+        run = stack.enter_context(RunDir(workdir, settings, resume, **options).open())
+        begun_on = run.before.get("backend", backend)
+        if begun_on != backend:
+            logging.getLogger("keras_vit").warning(
+                "the run began on %s and resumes on %s: random numbers and results will differ",
+                *(begun_on, backend),
+            )
+        yield run
+
+
+def recorded_arguments(workdir):
+    """Return the arguments of `keras_vit.training.train` that a run in a directory was begun with.
+
+    The settings of its few-shot measurements are a list apart: `(arguments, measurements)`.
+
+    Raises:
+        ValueError: if there is no run, or it was begun with objects instead of names.
+    """
+    from keras_vit.training.job import train
+
+    file = pathlib.Path(workdir).expanduser() / RUN_FILE
+    run = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if "recipe" not in run or run["objects"]:
+        names = ", ".join(f"`{name}`" for name in run.get("objects", ()))
+        found = f"a run with {names} of Python's" if names else "no run"
+        raise ValueError(
+            "A run must have arguments that are names and paths, to be resumed by its directory; "
+            "others resume with `keras_vit.training.train(..., resume=True)`. "
+            f"Received: {str(workdir)!r}, with {found}"
+        )
+    names = inspect.signature(train).parameters
+    return {name: run[name] for name in names if name in run}, run["measurements"]
+
+
+def find_state(workdir, identity):
+    """Return the last state of a run as `States.load` does; `None` if it has saved none."""
+    workdir = pathlib.Path(workdir).expanduser()
+    state = States(workdir / STATES).load()
+    if state is None and (workdir / LAST_MODEL).exists():
+        raise ValueError(
+            "`workdir` must have the states of a run to be resumed. Received: workdir="
+            f"{str(workdir)!r}, which has models and no states"
+        )
+    # The other processes read no digests.
+    if is_first_process() and state is not None and state[1]["run"] != identity:
+        raise ValueError(
+            "`workdir` must have the states of its own run. "
+            f"Received: workdir={str(workdir)!r}, with those of another run"
+        )
+    return state
+
+
+def for_evaluation(batches, batch_size):
+    """Pad batches to full ones, which all replicas can share; padding has the weight 0.
+
+    `batch_size` is the number of images in a full batch of all processes.
+    """
+    # TensorFlow's strategies divide smaller batches themselves.
+    if batches is None or keras.backend.backend() != "jax" or num_replicas() == 1:
+        return batches
+    num_batches = -(-batches.info.dataset.num_examples // batch_size)
+    # Keras divides the loss by the number of images, not by the sum of their weights. How many can
+    # be decoded is known only after a pass over them.
+    weight = num_batches * batch_size / sum_over_processes(count_images(batches))
+    return pad(batches, batch_size // process()[1], num_batches, weight)
+
+
+@dataclasses.dataclass
+class ResumableFit:
+    """The epochs of a run, from its start or from a state.
+
+    `task` is compiled; its weights are those of `model`, which is saved. The states contain the
+    measurements of those `callbacks` that are `MeasureRegularly`.
+    """
+
+    recipe: object
+    task: Task
+    model: keras.Model
+    run: RunDir
+    epochs: int
+    batches_per_epoch: int
+    states: States
+    save_steps: int = 1000
+    callbacks: tuple = ()
+    verbose: int | str = "auto"
+    history: list = dataclasses.field(default_factory=list)
+    train: object = None
+
+    def __post_init__(self):
+        held_out = self.task.validation
+        self.validation = None if held_out is None else held_out.batches()
+        self.batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
+
+    @functools.cached_property
+    def evaluated(self):
+        """The batches to validate on, in which all replicas have as many images."""
+        datasets = [] if self.validation is None else [self.validation]
+        with explaining_errors(*datasets):
+            return for_evaluation(self.validation, self.batch_size)
+
+    def fit(self, state=None):
+        """Train from a state, or from the start, to the end."""
+        with contextlib.ExitStack() as stack:
+            for callback in self._measuring():
+                stack.callback(callback.leave_run)
+            self._join_measurements(state)
+            self._fit_from(state)
+
+    def _fit_from(self, state):
+        batch, skip, callbacks = self._restore(state)
+        epoch, done = divmod(batch, self.batches_per_epoch)
+        self.train = self.task.train.from_step(batch, skip).batches()
+        is_over = any(stop.is_over() for stop in self._stopping())
+        if done:
+            # The rest of the epoch in which the run was stopped.
+            rest = StopAfterEpoch()
+            self._fit(batch, callbacks, [rest])
+            is_over = rest.was_stopped
+            epoch, callbacks = epoch + 1, [RestoreRandomStates(random_states())]
+            batch = epoch * self.batches_per_epoch
+            skip = self.train.info.skipped.reasons
+            self.train = self.task.train.from_step(batch, skip).batches()
+        if epoch < self.epochs and not is_over:
+            self._fit(batch, callbacks)
+
+    def _restore(self, state):
+        """Return the batch to resume after, the images skipped so far, and callbacks."""
+        if state is None:
+            return 0, [], []
+        arrays, facts = state
+        self.history = facts["history"]
+        self._write_metrics()
+        is_over = facts["batch"] == self.epochs * self.batches_per_epoch
+        text = "the run ended after batch %d" if is_over else "resuming after batch %d"
+        logging.getLogger("keras_vit").info(text, facts["batch"])
+        metrics = restore(self.task.model, arrays)
+        if facts["thresholds"]:
+            self.model.thresholds = facts["thresholds"]
+        callbacks = [RestoreRandomStates(arrays)]
+        if facts["batch"] % self.batches_per_epoch:
+            callbacks.append(RestoreMetrics(metrics))
+        return facts["batch"], facts["skipped"], callbacks
+
+    def _measuring(self):
+        return [callback for callback in self.callbacks if isinstance(callback, MeasureRegularly)]
+
+    def _join_measurements(self, state):
+        """Give the callbacks that measure the model, and what they have measured so far."""
+        measuring = self._measuring()
+        found = state[1]["measurements"] if state and measuring else [[]] * len(measuring)
+        for number, (callback, rows) in enumerate(zip(measuring, found, strict=True)):
+            # TensorBoard reads one file at a time in each directory.
+            name = f"{MEASURED}_{number}" if number else MEASURED
+            log_dir = self.run.path / TENSORBOARD / name
+            callback.join_run(self.model, self.epochs, log_dir, rows, self._write_metrics)
+
+    def _write_metrics(self):
+        rows = [row for callback in self._measuring() for row in callback.rows]
+        steps_per_epoch = self.batches_per_epoch // self.recipe.accumulation_steps
+        write_metrics(self.run, self.history, rows, steps_per_epoch)
+
+    def _fit(self, batch, callbacks, last_callbacks=()):
+        task, measuring = self.task, self._measuring()
+        timed = TimedDataset(self.train)
+        verbose = self.verbose
+        if verbose == "auto":
+            # In a log file, a progress bar would be thousands of lines.
+            verbose = 1 if sys.stdout.isatty() else 2
+        tensorboard = keras.callbacks.TensorBoard(self.run.path / TENSORBOARD, write_graph=False)
+        progress = keras.callbacks.ProgbarLogger()
+        # The first writes after epochs only; Keras calls a `ProgbarLogger` of its own in a thread.
+        tensorboard.async_safe = progress.async_safe = True
+        told = [LogProgress(batch % self.batches_per_epoch, self.batches_per_epoch)]
+        for callback in measuring:
+            callback.begin_at(batch)
+        callbacks = [
+            *callbacks,
+            CheckFinite(),
+            EvaluateAverages(),
+            *([ChooseThresholds(self.validation, self.model)] if task.measures_precision else []),
+            # Its lines have the metrics, and not what the callbacks after it add for the curves.
+            progress,
+            *(told if verbose == 2 and is_first_process() else []),
+            LogOptimizer(),
+            LogSpeed(self.batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
+            tensorboard,
+            SaveModels(
+                *(self.run.path, self.history, self.model, self._write_metrics),
+                *(task.facts.get("class_names"), self.recipe.monitor, task.predictor),
+            ),
+            *self._stopping(),
+            # They know whether the run stops, and the state that is saved next has their results.
+            *self.callbacks,
+            # For those before them, this stop is not the end of the run.
+            *last_callbacks,
+        ]
+        saving = SaveState(self.states, batch, self.save_steps, self.batches_per_epoch, self._facts)
+        datasets = [batches for batches in (self.train, self.validation) if batches is not None]
+        with explaining_errors(*datasets), saving:
+            task.model.fit(
+                timed.dataset,
+                validation_data=self.evaluated,
+                initial_epoch=batch // self.batches_per_epoch,
+                epochs=self.epochs,
+                steps_per_epoch=self.batches_per_epoch - batch % self.batches_per_epoch,
+                callbacks=[*callbacks, saving],
+                class_weight=task.class_weights,
+                # The dataset shuffles itself.
+                shuffle=False,
+                verbose=verbose,
+            )
+
+    def _stopping(self):
+        if self.recipe.patience is None:
+            return []
+        return [StopEarly(self.history, self.recipe.patience, self.recipe.monitor)]
+
+    def _facts(self):
+        return {
+            "history": self.history,
+            "skipped": self.train.info.skipped.reasons,
+            "run": self.run.settings["id"],
+            "thresholds": getattr(self.model, "thresholds", None),
+            "measurements": [callback.rows for callback in self._measuring()],
+        }

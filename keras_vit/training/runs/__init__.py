@@ -1,1 +1,0 @@
-"""Runs in a directory: settings, states to resume from, models, records of the images."""

@@ -1,0 +1,101 @@
+"""A directory that belongs to one job."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from keras_vit.core.run_dir import RunDir
+
+SQUARES = """
+import sys, time
+from keras_vit.core.run_dir import RunDir
+with RunDir(sys.argv[1], {"squares": 20}, resume=True).open() as job:
+    for number in range(20):
+        if f"{number}.txt" not in job.parts():
+            time.sleep(0.01)
+            job.write(f"{number}.txt", str(number**2))
+"""
+
+
+def test_a_killed_job_is_resumed(tmp_path):
+    draw, path = random.Random(0), tmp_path / "job"
+    path.mkdir()
+    # Of a process that was killed while it was writing.
+    (path / ".3.partial.0.txt").write_text("hal")
+    for _ in range(5):
+        process = subprocess.Popen([sys.executable, "-c", SQUARES, path])
+        time.sleep(draw.uniform(0.1, 1))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run([sys.executable, "-c", SQUARES, path], check=True)
+    names = {path.name for path in path.iterdir()}
+    assert names == {"settings.json", *(f"{number}.txt" for number in range(20))}
+    assert (path / "7.txt").read_text() == "49"
+
+
+def begin(path, settings, found=None, **options):
+    with RunDir(path, settings, **options).open() as job:
+        job.add(found or {})
+        job.write("part", "")
+        return job
+
+
+def test_settings_are_compared_and_recorded(tmp_path):
+    begin(tmp_path, {"steps": 5, "nested": {"rate": 0.1}, "place": "here"})
+    with pytest.raises(ValueError, match="holds a job, which `resume` continues"):
+        begin(tmp_path, {"steps": 5})
+    changed = {"steps": 5, "nested": {"rate": 0.3}, "place": "there", "classes": ("a", "b")}
+    options = {"resume": True, "others": ("place",)}
+    with pytest.raises(ValueError, match="Received: nested.rate=0.3 instead of 0.1$"):
+        begin(tmp_path, changed, **options)
+    same = {**changed, "nested": {"rate": 0.1}}
+    first = begin(tmp_path, same, **options)
+    recorded = json.loads((tmp_path / "settings.json").read_text())
+    assert recorded == {**same, "classes": ["a", "b"]}
+    again = begin(tmp_path, {**same, "place": "elsewhere"}, **options)
+    assert again.before == recorded
+    assert again.identity == first.identity
+
+
+def test_facts_that_are_found_later_are_settings(tmp_path):
+    for digest in ("a", "a"):
+        with RunDir(tmp_path, {}, resume=True).open() as job:
+            job.add({"digest": digest})
+            job.write("part", "")
+    job = RunDir(tmp_path, {}, resume=True)
+    with job.open(), pytest.raises(ValueError, match="digest='b' instead of 'a'"):
+        job.add({"digest": "b"})
+    # A place that is refused is not recorded.
+    with pytest.raises(ValueError, match="digest='c' instead of 'a'"):
+        begin(tmp_path, {"place": "there"}, {"digest": "c"}, resume=True, others=("place",))
+    assert "place" not in (tmp_path / "settings.json").read_text()
+
+
+def test_only_one_process_works_in_it(tmp_path):
+    message = "Only one process may work in a directory"
+    with RunDir(tmp_path, {}).open(), pytest.raises(ValueError, match=message):
+        begin(tmp_path, {}, resume=True)
+
+
+def test_a_failed_begin_leaves_nothing_but_what_was_there(tmp_path):
+    def fail(path, name):
+        with RunDir(path, {}, scratch=("log",)).open() as job:
+            job.write(name, "")
+            raise ZeroDivisionError
+
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "new", tmp_path / "empty"):
+        with pytest.raises(ZeroDivisionError):
+            fail(path, "log")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "empty"]
+    with pytest.raises(ZeroDivisionError):
+        fail(tmp_path / "kept", "part")
+    assert (tmp_path / "kept" / "part").exists()
+    with pytest.raises(ValueError, match="which holds empty, kept"):
+        begin(tmp_path, {})
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
