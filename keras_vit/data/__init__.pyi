@@ -15,4 +15,4 @@ from .info import DatasetInfo as DatasetInfo
 from .labels import decode_predictions as decode_predictions
 from .masked_patches import mask_patches as mask_patches
 from .sources.paper import DATASETS as DATASETS
-from .sources.records.writer import write_records as write_records
+from .sources.records import write_records as write_records

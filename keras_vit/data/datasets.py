@@ -17,15 +17,15 @@ from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
 from keras_vit.data.exclusion import leave_out
 from keras_vit.data.images.augment import mixing
-from keras_vit.data.images.image_maker import ImageMaker
-from keras_vit.data.images.masks import MaskMaker, split_masks
 from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessing
+from keras_vit.data.images.transforms import ImageMaker
 from keras_vit.data.info import DatasetInfo
 from keras_vit.data.pipeline import Pipeline, check_order
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.features import compute_features, feature_source
-from keras_vit.data.sources.kinds import KINDS, find_kind, name_meant, names_with
+from keras_vit.data.sources.kinds import KINDS, find_kind, names_with
+from keras_vit.data.sources.masks import MaskMaker, split_masks
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.data.sources.splits import SPLITS
 from keras_vit.data.sources.tfds import paper_dataset
@@ -246,11 +246,9 @@ def _find_source(name, split, classes, data_dir, shard):
     kind, argument = find_kind(name)
     is_from_paper = name in DATASETS
     if kind is None and not is_from_paper:
-        meant = name_meant(name, DATASETS)
         raise ValueError(
             f"`name` must be {', '.join(f'`{row.pattern}`' for row in KINDS.values())} "
             f"or one of the paper's, which `keras-vit data` lists. Received: name={name!r}"
-            f"{f'; did you mean {meant}?' if meant else ''}"
         )
     taken = ("data_dir",) if is_from_paper else kind.takes
     options = {"data_dir": data_dir} if "data_dir" in taken else {}

@@ -17,8 +17,8 @@ from keras_vit.checkpoints.trained import (
     model_digest,
 )
 from keras_vit.core.arguments import grid_size
+from keras_vit.data.sources.folder import describe_left_out
 from keras_vit.data.sources.kinds import absolute_name
-from keras_vit.data.sources.listing import describe_left_out
 from keras_vit.models.variants import find_variant, is_variant
 from keras_vit.training import distribution
 from keras_vit.training.distillation import load_teacher

@@ -155,11 +155,8 @@ def test_one_hot_labels():
     [
         ({"name": "imagenet"}, "`name` must be .*name='imagenet'"),
         ({"name": "folder:"}, "`name` must be .*name='folder:'"),
-        ({"name": "tfds:no_such_dataset"}, "`tfds:NAME.* must name .*'no_such_dataset'"),
-        ({"split": "dev"}, "`split` must be one of .*split='dev'; did you mean 'validation'\\?$"),
-        ({"split": "training"}, "split='training'; did you mean 'train'\\?$"),
-        ({"split": "train+val"}, "split='train.val'; did you mean 'validation'\\?$"),
-        ({"split": "validaton"}, "did you mean 'validation'\\?$"),
+        ({"name": "tfds:no_such_dataset"}, "no_such_dataset"),
+        ({"split": "dev"}, "`split` must be one of .*split='dev'$"),
         ({"split": "other"}, "split='other'$"),
         ({"split": "train+train"}, "`split` must be one of"),
         ({"batch_size": 0}, "`batch_size` must be .*batch_size=0"),
@@ -192,17 +189,6 @@ def test_one_hot_labels():
 def test_wrong_argument(options, message):
     with pytest.raises(ValueError, match=message):
         load(**{**DIGITS, **options})
-
-
-def test_a_path_is_not_a_name_but_nearly(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "birds").mkdir()
-    (tmp_path / "birds.csv").touch()
-    for path, name in (("birds", "folder:birds"), ("birds.csv", "csv:birds.csv")):
-        with pytest.raises(ValueError, match=f"name='{path}'; did you mean {name}\\?$"):
-            load(**{**DIGITS, "name": path})
-    with pytest.raises(ValueError, match="name='bird'$"):
-        load(**{**DIGITS, "name": "bird"})
 
 
 @pytest.mark.parametrize(

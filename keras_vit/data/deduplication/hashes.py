@@ -9,7 +9,7 @@ from PIL import Image
 
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.base import Source
-from keras_vit.data.sources.segmentation.folder import unpack
+from keras_vit.data.sources.masks import unpack
 
 try:
     import imagehash

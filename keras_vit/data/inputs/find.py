@@ -12,8 +12,8 @@ from keras_vit.data.datasets import find_every, find_source
 from keras_vit.data.digest import data_digest
 from keras_vit.data.inputs.parquet import parquet_rows
 from keras_vit.data.inputs.rows import ImageRows, rows_of
+from keras_vit.data.sources.folder import list_images
 from keras_vit.data.sources.kinds import absolute_name, find_kind
-from keras_vit.data.sources.listing import list_images
 from keras_vit.data.sources.paper import DATASETS
 
 _PARQUET = ".parquet"

@@ -10,7 +10,7 @@ from keras_vit.core.arguments import as_objects
 from keras_vit.core.choices import ENCODED_COLUMNS
 from keras_vit.data.digest import data_digest
 from keras_vit.data.inputs.rows import ImageRows
-from keras_vit.data.sources.listing import short_names
+from keras_vit.data.sources.folder import short_names
 
 _IDS = ("id", "path")
 # Rows that are in memory at once: one row group may hold all images of a file.

@@ -8,9 +8,9 @@ import numpy as np
 import tqdm
 
 from keras_vit.core.choices import IGNORED
-from keras_vit.data.images.masks import examples_of
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.base import Source
+from keras_vit.data.sources.masks import examples_of
 from keras_vit.evaluation.class_names import check_same_classes
 from keras_vit.evaluation.segmentation.windows import segment
 
