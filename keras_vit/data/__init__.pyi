@@ -2,9 +2,9 @@
 
 from .datasets import find_source as find_source
 from .datasets import load as load
-from .deduplication.groups import find_groups as find_groups
-from .deduplication.pairs import find_duplicates as find_duplicates
-from .deduplication.parts import HashParts as HashParts
+from .deduplication.copies import find_duplicates as find_duplicates
+from .deduplication.copies import find_groups as find_groups
+from .deduplication.hashes import HashParts as HashParts
 from .exclusion import write_ids as write_ids
 from .images.augmentations import AUGMENTATIONS as AUGMENTATIONS
 from .images.augmentations import Augmentation as Augmentation

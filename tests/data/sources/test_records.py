@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.data import find_source, load, write_records
-from keras_vit.data.deduplication.hashes import hash_part
+from keras_vit.data.deduplication.hashes import hash_examples
 from keras_vit.data.digest import scan_records
 from keras_vit.data.inputs.find import find_images
 from keras_vit.data.skipped import explaining_errors
@@ -293,7 +293,7 @@ def test_sound_records_are_not_taken_for_broken_images(stop, damaged):
 def test_sound_records_have_hashes_or_the_file_is_refused(damaged):
     source = find_source(damaged, "train+validation+test")
     with pytest.raises(ValueError, match=r"a file is damaged. Received: a\.tfrecord#6, "):
-        hash_part(source, source.numbers)
+        hash_examples(source, source.numbers)
 
 
 def test_incomplete_and_mixed_shards_are_refused(tmp_path):
