@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.data.images.augmentations import AUGMENTATIONS
+from keras_vit.data.images.preprocessing import AUGMENTATIONS
 from keras_vit.data.sources.kinds import has_path
 from keras_vit.data.sources.splits import SPLITS
 

@@ -6,8 +6,8 @@ from .deduplication.copies import find_duplicates as find_duplicates
 from .deduplication.copies import find_groups as find_groups
 from .deduplication.hashes import HashParts as HashParts
 from .exclusion import write_ids as write_ids
-from .images.augmentations import AUGMENTATIONS as AUGMENTATIONS
-from .images.augmentations import Augmentation as Augmentation
+from .images.preprocessing import AUGMENTATIONS as AUGMENTATIONS
+from .images.preprocessing import Augmentation as Augmentation
 from .images.preprocessing import Preprocessing as Preprocessing
 from .images.scaling import preprocess as preprocess
 from .images.transforms import hyper_rule_sizes as hyper_rule_sizes

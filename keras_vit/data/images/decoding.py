@@ -28,8 +28,6 @@ _OTHER_FORMATS = {
 }
 # Bytes in which PNG and WebP files have their sizes.
 _HEAD = 32
-# WebP files without extensions (VP8 and VP8L) have sides of 14 bits.
-_WEBP_SIDES = 2**14
 # Number of values of a tensor that a message shows.
 _SHOWN = 8
 # The colors of a pixel of a JPEG are interpolated from its neighbors. A part that is decoded alone
@@ -121,29 +119,22 @@ def declared_size(encoded):
     head = _head(encoded)
     values = tf.cast(tf.ensure_shape(tf.io.decode_raw(head, tf.uint8), (_HEAD,)), tf.int32)
     is_webp = starts_with(head, b"RIFF") & (tf.strings.substr(head, 8, 4) == b"WEBP")
-    kind = tf.strings.substr(head, 12, 4)
+    kind = tf.where(is_webp, tf.strings.substr(head, 12, 4), b"")
 
     def sides(width, height):
         """Return the integers of some bytes of the header, the lowest first."""
         columns = tf.gather(values, [[*height], [*width]])
         return tf.reduce_sum(columns * 256 ** np.arange(len(width), dtype="int32"), axis=1)
 
+    # WebP files without extensions (VP8 and VP8L) have sides of 14 bits.
+    side = 2**14
     return tf.case(
         [
             (starts_with(head, JPEG), lambda: tf.io.extract_jpeg_shape(encoded)[:2]),
             (starts_with(head, PNG), lambda: sides(range(19, 15, -1), range(23, 19, -1))),
-            (
-                is_webp & (kind == b"VP8X"),
-                lambda: sides(range(24, 27), range(27, 30)) + 1,
-            ),
-            (
-                is_webp & (kind == b"VP8L"),
-                lambda: sides((21, 22, 23), (22, 23, 24)) // (64, 1) % _WEBP_SIDES + 1,
-            ),
-            (
-                is_webp & (kind == b"VP8 "),
-                lambda: sides((26, 27), (28, 29)) % _WEBP_SIDES,
-            ),
+            (kind == b"VP8X", lambda: sides((24, 25, 26), (27, 28, 29)) + 1),
+            (kind == b"VP8L", lambda: sides((21, 22, 23), (22, 23, 24)) // (64, 1) % side + 1),
+            (kind == b"VP8 ", lambda: sides((26, 27), (28, 29)) % side),
         ],
         default=lambda: _refuse("Unknown image file format"),
     )

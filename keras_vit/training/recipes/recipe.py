@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from keras_vit.core.choices import SEGMENTATION, SEGMENTER_HEADS, TARGETS
-from keras_vit.data.images.augmentations import AUGMENTATIONS
+from keras_vit.data.images.preprocessing import AUGMENTATIONS
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS, POSITION_PLACEMENTS
 from keras_vit.training.recipes.checks import MOMENTUM_DTYPES, PAPER_OPTIMIZERS, check_recipe
 
