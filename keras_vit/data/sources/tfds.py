@@ -33,7 +33,7 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
             "`labels`. "
             f"Received: {name!r} with {sorted(features)}"
         )
-    builder.download_and_prepare()
+    _prepare(builder)
     given = set(builder.info.splits)
     parts = find_parts(split, given)
     if given != set(SPLITS):
@@ -59,8 +59,21 @@ def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
             f"Received: split={split!r}"
         )
     builder = tfds.builder(row.builder, data_dir=data_dir)
-    builder.download_and_prepare()
+    _prepare(builder)
     return _read(builder, row, "+".join(row.splits[name] for name in names), shard)
+
+
+def _prepare(builder):
+    """Download what is not on disk; TensorFlow Datasets shows its progress."""
+    try:
+        builder.download_and_prepare()
+    except Exception as error:
+        # Its libraries raise many kinds of errors, and an `AssertionError` with instructions if
+        # something must be downloaded by hand.
+        raise ValueError(
+            f"The dataset {builder.name} cannot be downloaded. "
+            f"Received: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _with_config(name):

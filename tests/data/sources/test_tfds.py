@@ -139,9 +139,9 @@ def test_excluded_examples_are_left_out(data_dir):
         ("tfds:no_such_dataset", "no_such_dataset"),
         ("tfds:photos:none", "none"),
         ("tfds:coco", "must name a dataset with an `image` and a class `label`"),
-        ("imagenet2012", "ILSVRC2012_img_train.tar"),
+        ("imagenet2012", "imagenet2012 cannot be downloaded.*ILSVRC2012_img_train.tar"),
         ("imagenet21k", "imagenet21k"),
-        ("vtab/sun397", "no network"),
+        ("vtab/sun397", "sun397 cannot be downloaded.*no network"),
     ],
 )
 def test_what_cannot_be_had(data_dir, name, message, monkeypatch):
@@ -149,8 +149,7 @@ def test_what_cannot_be_had(data_dir, name, message, monkeypatch):
         raise ConnectionError("no network")
 
     monkeypatch.setattr("requests.Session.get", fail)
-    errors = (ValueError, AssertionError, ConnectionError)
-    with pytest.raises(errors, match=f"(?s){message}"):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
         load(name, "test", 8, 5, data_dir=data_dir)
 
 
