@@ -38,10 +38,8 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
     parts = find_parts(split, given)
     if given != set(SPLITS):
         used = describe_parts({split: split for split in SPLITS if split in given})
-        unused = (
-            f"; not used: {', '.join(sorted(given - set(SPLITS)))}" if given - set(SPLITS) else ""
-        )
-        log_once(logging.INFO, f"tfds:{name}: {used}{unused}")
+        unused = ", ".join(sorted(given - set(SPLITS))) or "none"
+        log_once(logging.INFO, f"tfds:{name}: {used}; not used: {unused}")
     expression = "+".join(f"{part}[{start:.0%}:{stop:.0%}]" for part, start, stop in parts)
     kind = {"label": "labels", "has_several_labels": True} if several else {}
     row = Dataset(name, name, {split: expression}, label.num_classes, **kind)
