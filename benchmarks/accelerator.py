@@ -211,7 +211,7 @@ def report(name, task, seconds, options):
     """Print and return images per second and MFU of each package, and ratios to timm."""
     import jax
 
-    from keras_vit.evaluation.compute import count_flops
+    from keras_vit.evaluation.costs import count_flops
     from keras_vit.models import find_variant
 
     device = jax.devices()[0].device_kind

@@ -123,7 +123,11 @@ class Data:
             ):
                 for images, _ in dataset:
                     bar.update(len(images))
-            skipped = str(dataset.skipped) if len(dataset.skipped) else "all images can be decoded"
+            skipped = (
+                str(dataset.info.skipped)
+                if len(dataset.info.skipped)
+                else "all images can be decoded"
+            )
             print(f"{split}: {skipped}")
             encoded = source.encoded().ignore_errors().as_numpy_iterator()
             if turned := sum(is_turned(image) for _, image, _ in encoded):
@@ -132,7 +136,7 @@ class Data:
     def find_splits(self):
         """Return the splits of the dataset, and print their sizes and classes."""
         from keras_vit.core.text import name_some
-        from keras_vit.data.datasets import find_source, splits_of
+        from keras_vit.data.loading import find_source, splits_of
 
         names = splits_of(self.name)
         splits = {name: find_source(self.name, name, data_dir=self.data_dir) for name in names}
@@ -145,7 +149,7 @@ class Data:
 
     def load(self, split, training=False, fraction=1.0):
         """Load a split as in training or evaluation, whatever share of it is broken."""
-        from keras_vit.data.datasets import load
+        from keras_vit.data.loading import load
         from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 
         options = {"data_dir": self.data_dir, "fraction": fraction, "max_skipped": 1.0}
@@ -185,8 +189,8 @@ def print_left_out(dataset):
     """Print how many files of a dataset are left out, by reason, if there are any."""
     from keras_vit.data.sources.folder import describe_left_out
 
-    if dataset.left_out:
-        print(describe_left_out(dataset.left_out))
+    if dataset.info.left_out:
+        print(describe_left_out(dataset.info.left_out))
 
 
 def describe_part(name, source, split, classes=None):
@@ -201,7 +205,7 @@ def describe_part(name, source, split, classes=None):
     Returns:
         A line, or `None` if the dataset has splits or the split is all of it.
     """
-    from keras_vit.data.datasets import find_source
+    from keras_vit.data.loading import find_source
 
     if not has_path(name) or not source.has_no_splits:
         return None

@@ -57,7 +57,7 @@ class Deduplicate:
     def run(self):
         """Write the ids, and show some of the pairs or groups."""
         from keras_vit.cli.predict import as_shard
-        from keras_vit.evaluation.store import is_store
+        from keras_vit.evaluation.stored import is_store
 
         shard = None if self.shard is None else as_shard(self.shard)
         self._check_flags()
@@ -93,7 +93,7 @@ class Deduplicate:
                 raise ValueError(
                     f"`--{name.replace('_', '-')}` is for test sets. Received: no test set"
                 )
-        from keras_vit.evaluation.store import is_store
+        from keras_vit.evaluation.stored import is_store
 
         if self.similarity is not None and not is_store(self.train):
             raise ValueError("`--similarity` is for features. Received: a dataset")
@@ -110,7 +110,7 @@ class Deduplicate:
 
     def _open(self, name, split, default):
         """Find a dataset and print how much of it is used."""
-        from keras_vit.data.datasets import find_every, find_source
+        from keras_vit.data.loading import find_every, find_source
 
         whole = find_every(name, self.data_dir) if has_path(name) else None
         if whole is not None and whole.has_no_splits and split is None:
@@ -153,8 +153,7 @@ class Deduplicate:
 
     def _compare_features(self):
         from keras_vit.data.exclusion import write_ids
-        from keras_vit.evaluation.search import find_similar
-        from keras_vit.evaluation.store import check_same_model, read_features
+        from keras_vit.evaluation.stored import check_same_model, find_similar, read_features
 
         flags = ("train_split", "test_split", "max_distance", "picture", "hashes", "shard")
         given = [name for name in flags if getattr(self, name) is not None]

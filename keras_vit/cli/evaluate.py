@@ -101,11 +101,11 @@ class Evaluate:
         names = ("batch_size", "classes", "data_dir", "central_crop_from", "max_skipped", "upright")
         options = {name: getattr(self, name) for name in names}
         dataset = trained.load(self.data, self.split, **options)
-        if dataset.source.has_masks:
+        if dataset.info.dataset.source.has_masks:
             self._check_masks(dataset)
             print_left_out(dataset)
-            trained.warn_if_trained_on(dataset.source)
-            return self._evaluate_masks(trained.model, dataset.source)
+            trained.warn_if_trained_on(dataset.info.dataset.source)
+            return self._evaluate_masks(trained.model, dataset.info.dataset.source)
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
         refused = self.confusion or self.confusion_figure
         refused = refused or (self.compare if is_multilabel else self.per_class)
@@ -118,17 +118,17 @@ class Evaluate:
         print_left_out(dataset)
         is_first = distribution.is_first_process()
         if is_first and not trained.is_own_data(self.data):
-            part = describe_part(self.data, dataset.info.source, self.split, self.classes)
+            part = describe_part(self.data, dataset.info.dataset.source, self.split, self.classes)
             if part:
                 print(f"{part}; `--split train+validation+test` evaluates all")
-        trained.warn_if_trained_on(dataset.source)
+        trained.warn_if_trained_on(dataset.info.dataset.source)
         wanted = {"compare": self.compare, "central_crop_from": self.central_crop_from}
         num_classes = len(dataset.class_names)
         reported = trained.find_reported(self.data, self.split, num_classes, **wanted)
         predicted = predictions(trained.model, dataset)
-        if len(dataset.skipped):
+        if len(dataset.info.skipped):
             # Each process prints its own.
-            print(dataset.skipped)
+            print(dataset.info.skipped)
         if is_first:
             self._print(predicted, reported, trained.model.input_shape[1:3])
         return predicted.summary()
@@ -136,7 +136,7 @@ class Evaluate:
     def _check_masks(self, dataset):
         names = ("confusion", "confusion_figure", "compare")
         refused = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name)]
-        if tuple(dataset.shard)[1] > 1:
+        if dataset.info.dataset.shard[1] > 1:
             refused.append("several processes")
         if refused:
             raise ValueError(
@@ -146,7 +146,7 @@ class Evaluate:
 
     def _evaluate_masks(self, model, source):
         """Print the metrics of a segmenter, and return them."""
-        from keras_vit.evaluation.segmentation.counts import evaluate_segmentation
+        from keras_vit.evaluation.segmentation import evaluate_segmentation
 
         options = {"batch_size": self.batch_size, "max_skipped": self.max_skipped}
         found = evaluate_segmentation(model, source, **options)
@@ -157,8 +157,13 @@ class Evaluate:
 
     def _print(self, predicted, reported, image_size):
         from keras_vit.cli.tables import plain_table
-        from keras_vit.evaluation.confusion import COLUMNS, class_rows, write_confusion
-        from keras_vit.evaluation.metrics import LabelPredictions, confusion_matrix
+        from keras_vit.evaluation.metrics import (
+            COLUMNS,
+            LabelPredictions,
+            class_rows,
+            confusion_matrix,
+            write_confusion,
+        )
 
         metrics = predicted.summary()
         for name, value in metrics.items():

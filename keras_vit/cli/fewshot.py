@@ -59,13 +59,11 @@ class Fewshot:
         """Print a table."""
         from keras_vit.cli.convert import as_image_size
         from keras_vit.cli.tables import plain_table
-        from keras_vit.evaluation.fewshot import check_fewshot_settings, evaluate_fewshot, summary
-        from keras_vit.evaluation.store import evaluate_stores, is_store, read_features
+        from keras_vit.evaluation.fewshot import evaluate_fewshot, summary
+        from keras_vit.evaluation.stored import evaluate_stores, is_store, read_features
         from keras_vit.experiments.trained_model import open_trained
 
         seeds = tuple(range(self.seeds))
-        # Before a model is downloaded.
-        check_fewshot_settings(self.shots, seeds, self.method, self.l2)
         if is_store(self.model):
             self._check_flags_of_stores()
             if self.data is None:

@@ -67,8 +67,8 @@ class Inspect:
             return preprocess_files(encoded, size, image_spec)
         dataset = self._dataset(size, image_spec)
         images, _ = first_images(dataset, self.count)
-        if len(dataset.skipped):
-            print(dataset.skipped)
+        if len(dataset.info.skipped):
+            print(dataset.info.skipped)
         return images
 
     def _files(self):
@@ -82,7 +82,7 @@ class Inspect:
     def _dataset(self, size, image_spec):
         """Return the split, shuffled as for training: a folder starts with one class."""
         from keras_vit.checkpoints.runs import find_model, run_of
-        from keras_vit.data.datasets import load
+        from keras_vit.data.loading import load
 
         run = run_of(find_model(self.model))
         name = self.data or run.get("data")

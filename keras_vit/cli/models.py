@@ -93,8 +93,7 @@ def study_rows():
 
 def cost_rows(image_size, num_classes):
     """Return the costs per image of each variant, a row of strings."""
-    from keras_vit.evaluation.compute import count_flops, count_parameters
-    from keras_vit.evaluation.memory import count_activations
+    from keras_vit.evaluation.costs import count_activations, count_flops, count_parameters
     from keras_vit.models.options import is_resnet
     from keras_vit.models.variants import VARIANTS
 
@@ -119,7 +118,7 @@ def cost_rows(image_size, num_classes):
 
 def table_rows(image_size, num_classes):
     """Return one row of strings per variant, without sizes where its patches do not fit."""
-    from keras_vit.evaluation.compute import count_flops, count_parameters
+    from keras_vit.evaluation.costs import count_flops, count_parameters
     from keras_vit.models.options import is_resnet
     from keras_vit.models.variants import VARIANTS
 

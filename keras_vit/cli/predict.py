@@ -150,7 +150,7 @@ class Predict:
         from keras_vit.data.images.decoding import decode
         from keras_vit.data.inputs.find import find_images
         from keras_vit.data.sources.folder import short_names
-        from keras_vit.evaluation.segmentation.windows import segment
+        from keras_vit.evaluation.segmentation import segment
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.figures.masks import draw_masks
         from keras_vit.models.parts import is_segmenter

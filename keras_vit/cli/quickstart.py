@@ -98,7 +98,7 @@ def announce(step, what):
 
 def data_options(classes, passes):
     """Return options of `train` for epochs of several passes over the images of some classes."""
-    from keras_vit.data.datasets import find_source
+    from keras_vit.data.loading import find_source
 
     images = find_source("digits", "train", classes).num_examples
     return {"classes": classes, "epoch_examples": passes * images}
@@ -141,7 +141,7 @@ def small_vit(recipe, classes):
 
 def accuracy_on_test_split(model, image_size):
     """Return the accuracy on the test split of the fine-tuning classes."""
-    from keras_vit.data.datasets import load
+    from keras_vit.data.loading import load
     from keras_vit.evaluation.classification import evaluate
 
     test = load("digits", "test", image_size, 64, classes=FINETUNING_CLASSES)
@@ -150,7 +150,7 @@ def accuracy_on_test_split(model, image_size):
 
 def shuffled_test_images(image_size, count=24):
     """Return the first images of the shuffled test split, in [-1, 1], and their labels."""
-    from keras_vit.data.datasets import load
+    from keras_vit.data.loading import load
 
     test = load("digits", "test", image_size, count, training=True, classes=FINETUNING_CLASSES)
     return next(test.as_numpy_iterator())

@@ -36,7 +36,7 @@ class Search:
 
         from keras_vit.cli.predict import check_images
         from keras_vit.core.text import printable
-        from keras_vit.evaluation.store import read_features
+        from keras_vit.evaluation.stored import read_features
         from keras_vit.inspection.figures.drawing import check_matplotlib
 
         check_images(self.images, self.top)
@@ -75,7 +75,7 @@ class Search:
 
         from keras_vit.cli.predict_lines import predicted
         from keras_vit.data.inputs.find import find_images
-        from keras_vit.evaluation.store import check_same_model, is_store, read_features
+        from keras_vit.evaluation.stored import check_same_model, is_store, read_features
         from keras_vit.serving import Predictor
         from keras_vit.serving.prediction.models import digest_of_model
 
@@ -96,7 +96,7 @@ class Search:
 
     def _draw(self, store, drawn):
         from keras_vit.data.inputs.find import find_images, thumbnails
-        from keras_vit.evaluation.store import is_store, read_features
+        from keras_vit.evaluation.stored import is_store, read_features
         from keras_vit.inspection.figures.neighbors import draw_neighbors
 
         def images_of(record):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 
 from keras_vit.core.files import replacing
@@ -22,17 +21,12 @@ def cached(source, place):
         A `Source`.
 
     Raises:
-        ValueError: if the file cannot be written, another process is writing it, or it was made
-            from other examples.
+        ValueError: if it was made from other examples.
+        OSError: if the folder cannot be written to.
     """
-    if not isinstance(place, (str, os.PathLike)):
-        raise ValueError(
-            f"`cache` must be 'memory' or the path of a file. Received: cache={place!r}"
-        )
     path = ""
     if place != "memory":
         path = pathlib.Path(place).expanduser()
-        _check_file(path)
         _check_examples(path, source.digest())
     examples = source.encoded().cache(str(path))
     return dataclasses.replace(
@@ -56,22 +50,4 @@ def _check_examples(path, digest):
             f"Received: cache={str(path)!r}, which was made of "
             f"{'others' if made_of else 'images that are not recorded'}; delete {path.name}* to "
             "create it again"
-        )
-
-
-def _check_file(path):
-    """Raise now what TensorFlow would raise only when it writes, perhaps after an epoch."""
-    locks = list(path.parent.glob(f"{path.name}*.lockfile"))
-    probe = path.with_name(f".{path.name}.probe")
-    try:
-        probe.touch()
-        probe.unlink()
-        is_possible = not (path.is_dir() or locks)
-    except OSError:
-        is_possible = False
-    if not is_possible:
-        raise ValueError(
-            "`cache` must be `memory` or the path of a file in a folder that can be written, and "
-            "that no other run is writing (a stopped one leaves a `.lockfile`; remove it). "
-            f"Received: cache={str(path)!r}"
         )

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_vit.core.arguments import check_choice, is_integer
 from keras_vit.core.choices import TARGETS
+from keras_vit.data.dataset import Dataset
 from keras_vit.data.images.colors import encode_colors
 
 # Rows and columns of a downsized patch.
@@ -18,13 +19,13 @@ MASK = -1
 
 
 def mask_patches(
-    dataset: tf.data.Dataset,
+    dataset: tf.data.Dataset | Dataset,
     patch_size: int | tuple[int, int],
     target: str = "mean_colour",
     share: float = 0.5,
     start_step: int = 0,
     seed: int = 0,
-) -> tf.data.Dataset:
+) -> tf.data.Dataset | Dataset:
     """Turn batches of images into batches for masked patch prediction, as `model.fit` takes them.
 
     Batches are `(inputs, targets, sample_weights)`. The inputs are `{"images", "corruption"}`;
@@ -37,17 +38,19 @@ def mask_patches(
     split, has the same in each pass.
 
     Args:
-        dataset: dataset of `(images, labels)`, as of `keras_vit.data.load`; labels are not used.
+        dataset: batches of `(images, labels)`, as of `keras_vit.data.load`, or its `info.dataset`;
+            labels are not used.
         patch_size: int or `(height, width)` in pixels, the size of the patches.
         target: what is predicted for each patch: `"mean_colour"`, one of 512 colors, int32
             `(batch, patches)`; `"downsized"`, the colors of 4 x 4 cells, int32
             `(batch, patches, 16)`; or `"pixels"`, float32 `(batch, patches, height * width * 3)`.
         share: share of the patches of each image that are corrupted.
-        start_step: number of batches of a repeated dataset seen so far, as in `load`.
+        start_step: number of batches of a repeated dataset seen so far, as in `load`; a `Dataset`
+            has its own.
         seed: seed of what is drawn.
 
     Returns:
-        A `tf.data.Dataset`, with the `info` of a dataset of `load`.
+        A `tf.data.Dataset`; or for a `Dataset` another one, of such batches.
 
     Raises:
         ValueError: if the patches do not tile the images or are too small for the target, no patch
@@ -65,7 +68,9 @@ def mask_patches(
     >>> float(weights.max()), float(weights.mean())
     (2.0, 1.0)
     """
-    grid, patch_size = _find_grid(dataset, patch_size)
+    is_lazy = isinstance(dataset, Dataset)
+    image_size = dataset.maker.image_size if is_lazy else dataset.element_spec[0].shape[1:3]
+    grid, patch_size = _find_grid(tuple(image_size), patch_size)
     check_choice("target", target, TARGETS)
     if target == "downsized" and min(patch_size) < CELLS:
         raise ValueError(
@@ -89,20 +94,16 @@ def mask_patches(
             weights = tf.repeat(weights[..., None], CELLS**2, axis=-1)
         return inputs, targets, weights
 
-    # As many prefetched batches as in `load`: more take much memory.
-    masked = dataset.enumerate(start_step).map(mask).prefetch(2)
-    # TensorFlow cannot compute the length of a dataset of `load`, which overrides this method.
-    masked.cardinality = dataset.cardinality
-    if not hasattr(dataset, "info"):
-        return masked
+    def masked(batches, start_step):
+        # As many prefetched batches as in `load`: more take much memory.
+        found = batches.enumerate(start_step).map(mask).prefetch(2)
+        # TensorFlow cannot compute the length of a dataset of `load`, which overrides this method.
+        found.cardinality = batches.cardinality
+        return found
 
-    def from_step(start_step, skip=()):
-        resumed = dataset.from_step(start_step, skip)
-        return mask_patches(resumed, patch_size, target, share, start_step, seed)
-
-    # Training may replace the number of its examples.
-    changes = {"num_examples": dataset.num_examples, "from_step": from_step}
-    return dataclasses.replace(dataset.info, **changes).attach(masked)
+    if is_lazy:
+        return dataclasses.replace(dataset, finish=masked)
+    return masked(dataset, start_step)
 
 
 def _draw_corruption(corrupted, seeds):
@@ -131,9 +132,8 @@ def _make_targets(images, grid, patch_size, target):
     return colors[..., 0] if target == "mean_colour" else colors
 
 
-def _find_grid(dataset, patch_size):
+def _find_grid(image_size, patch_size):
     """Return `(rows, columns)` of the patches and `(height, width)` of one."""
-    image_size = tuple(dataset.element_spec[0].shape[1:3])
     pair = tuple(patch_size) if isinstance(patch_size, (tuple, list)) else (patch_size, patch_size)
     is_pair = len(pair) == 2 and all(is_integer(n) and n > 0 for n in pair)
     if not is_pair or any(pixels % n for pixels, n in zip(image_size, pair, strict=True)):

@@ -72,13 +72,10 @@ class Skipped:
     def refuse_label(self, number, label):
         """Raise `ValueError` for an image whose label is not the number of a class."""
         count = len(self._source.class_names)
-        hints = {-1: " (not exactly one label; `tfrecord-lists:PATTERN` has several)"}
-        if self._source.record_files:
-            hints[count] = hints[IN_A_LIST] = f" {COUNT_FROM_1}"
         shown = "a list with another" if label == IN_A_LIST else f"label={label}"
         self._fail(
             f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
-            f"{shown} of {self._source.find_id(int(number))}{hints.get(int(label), '')}"
+            f"{shown} of {self._source.find_id(int(number))}"
         )
 
     def check_count(self, count):
@@ -105,7 +102,7 @@ def explaining_errors(*datasets):
         ValueError: if too many images were skipped or a label is out of range.
     """
     for dataset in datasets:
-        dataset.skipped.error = None
+        dataset.info.skipped.error = None
     try:
         with warnings.catch_warnings():
             # Keras warns if there are fewer batches, because images were skipped.
@@ -113,6 +110,6 @@ def explaining_errors(*datasets):
             yield
     except tf.errors.OpError as error:
         for dataset in datasets:
-            if dataset.skipped.error is not None:
-                raise dataset.skipped.error from error
+            if dataset.info.skipped.error is not None:
+                raise dataset.info.skipped.error from error
         raise

@@ -1,19 +1,23 @@
-"""Accuracy on a labelled dataset."""
+"""Accuracy on a labelled dataset, also by several processes with a share of the images each."""
 
 import dataclasses
+import functools
 import logging
-import sys
+import re
 from typing import Any
 
 import keras
 import numpy as np
+import scipy.special
 import tqdm
 
+from keras_vit.core.imagenet import as_words
+from keras_vit.data.dataset import Dataset
 from keras_vit.data.processes import process
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.evaluation.metrics import LabelPredictions, expected_calibration_error
-from keras_vit.evaluation.processes import gather, logits_function
-from keras_vit.models.parts import check_classifier
+from keras_vit.models.inference import for_inference
+from keras_vit.models.parts import check_classifier, has_zero_head, warn_of_zero_head
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +94,7 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
 
     Args:
         model: a model that returns logits.
-        dataset: batches of `(images, labels)`, a dataset of `keras_vit.data.load`.
+        dataset: a dataset of `keras_vit.data.load`, or its `info.dataset`.
 
     Returns:
         `Predictions`, an entry for each image, in the order of the dataset, and of the processes'
@@ -99,135 +103,165 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
 
     Raises:
         ValueError: if the model and the dataset have different numbers of classes, the model does
-            not return logits or its logits are not finite, the dataset is repeated, or no image
-            has a label.
+            not return logits or its logits are not finite, or the dataset is repeated.
     """
-    num_classes = check_classifier(model)
-    if not hasattr(dataset, "class_names"):
-        raise ValueError(
-            "`dataset` must be one of `keras_vit.data.load`; `model.evaluate` takes others. "
-            f"Received: dataset={dataset!r:.80}"
-        )
-    check_ends(dataset)
-    if num_classes != len(dataset.class_names):
+    num_classes, batches = check_classifier(model), as_batches(dataset)
+    class_names, thresholds = batches.class_names, getattr(model, "thresholds", None)
+    if num_classes != len(class_names):
         raise ValueError(
             f"The dataset must have the model's {num_classes} classes. "
-            f"Received: a dataset of {len(dataset.class_names)} classes"
+            f"Received: a dataset of {len(class_names)} classes"
         )
-    thresholds = getattr(model, "thresholds", None)
-    if thresholds is not None and dataset.element_spec[1].shape.rank == 1:
-        raise ValueError(
-            "A model with `thresholds` needs images of several labels. Received: one label each"
-        )
+    if has_zero_head(model):
+        warn_of_zero_head(num_classes)
     judge = _judge if thresholds is None else _keep
-    batches = [judge(logits, labels) for logits, labels in _logits_and_labels(model, dataset)]
-    if not batches:
-        raise ValueError("The dataset must have an image. Received: an empty one")
-    columns = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-    if tuple(dataset.shard) == process():
+    parts = [judge(logits, labels) for logits, labels in _logits_and_labels(model, batches)]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if batches.info.dataset.shard == process():
         columns = gather(columns)
-    if not (len(columns["predicted"]) if thresholds is None else columns["labels"].any()):
-        raise ValueError("The dataset must have an image with a label. Received: images without")
-    _check_logits(columns.pop("is_finite"), columns.pop("is_flat"))
     if thresholds is not None:
-        return LabelPredictions(tuple(dataset.class_names), thresholds, **columns)
-    return Predictions(tuple(dataset.class_names), **columns)
+        return LabelPredictions(class_names, thresholds, **columns)
+    if is_wrong := np.isnan(columns["probabilities"]).sum():
+        # Their predictions would be class 0.
+        raise ValueError(
+            "`model` must return finite logits. "
+            f"Received: {is_wrong} of {len(columns['predicted'])} images without"
+        )
+    return Predictions(class_names, **columns)
 
 
-def check_ends(dataset):
-    """Raise `ValueError` for a dataset that is repeated without end."""
-    # `tf.data.INFINITE_CARDINALITY`.
-    if int(dataset.cardinality()) == -1:
+def as_batches(dataset):
+    """Return the batches of a dataset of `load`, of which `info.dataset` is enough.
+
+    Raises:
+        ValueError: if they have no end.
+    """
+    batches = dataset.batches() if isinstance(dataset, Dataset) else dataset
+    if batches.info.dataset.repeat:
         raise ValueError(
             "The dataset must have an end, to count each image once. "
             "Received: a dataset of `load(..., repeat=True)`"
         )
+    return batches
 
 
-def _logits_and_labels(model, dataset):
+def check_same_classes(model_names, data_names, must_be_equal):
+    """Check that a model and a dataset mean the same classes by the same numbers.
+
+    All synsets of ImageNet mean the same as its words. Other projects may spell the names
+    differently: unless they `must_be_equal`, a warning is logged if they differ.
+    """
+    model_names, data_names = as_words(model_names), as_words(data_names)
+    pairs = zip(model_names, data_names, strict=False)
+    different = [pair for pair in pairs if pair[0] != pair[1]]
+    is_moved = any(name in data_names for name, _ in different)
+    if len(model_names) != len(data_names) or is_moved or (must_be_equal and different):
+        raise ValueError(
+            f"The dataset must have the model's {len(model_names)} classes, "
+            f"{model_names!r:.500}, in this order. "
+            f"Received: {len(data_names)} classes, {data_names!r:.500}"
+        )
+    # Synsets have no other names to compare.
+    if different and not all(re.fullmatch(r"n\d{8}", name) for name in data_names):
+        logging.getLogger("keras_vit").warning(
+            "classes of different names are compared by their order: %r is %r", *different[0]
+        )
+
+
+def logits_function(model):
+    """Return a function from images to logits that a process can call by itself.
+
+    Only the JAX backend has several processes. Each computes on its own device, so that batches
+    need not have one size, and must have the whole model, as after `data_parallel` training and
+    after loading.
+    """
+    if process()[1] == 1:
+        return for_inference(model).predict_on_batch
+    import jax
+
+    # All processes must compute at once with an array that they share; this part of it is on a
+    # device of this process.
+    groups = model.trainable_variables, model.non_trainable_variables
+    variables = [[variable.value.addressable_data(0) for variable in group] for group in groups]
+    return functools.partial(jax.jit(stateless_outputs(model)), variables)
+
+
+def stateless_outputs(model):
+    """Return a function from the variables of a model, and images, to its outputs."""
+
+    def outputs_of(variables, images):
+        outputs, _ = model.stateless_call(*variables, images, training=False)
+        return outputs
+
+    return outputs_of
+
+
+def gather(columns):
+    """Concatenate the arrays of all processes in their order; each must call this function.
+
+    `columns` is a dictionary of arrays of one length, which may differ between processes, with at
+    most 32 bits per number.
+    """
+    if process()[1] == 1:
+        return columns
+    from jax.experimental.multihost_utils import process_allgather
+
+    lengths = process_allgather(np.array(len(next(iter(columns.values())))))
+    filled = {
+        name: np.resize(column, (lengths.max(), *column.shape[1:]))
+        for name, column in columns.items()
+    }
+    return {
+        name: np.concatenate([row[:length] for row, length in zip(rows, lengths, strict=True)])
+        for name, rows in process_allgather(filled).items()
+    }
+
+
+def _logits_and_labels(model, batches):
     """Yield the arrays of each batch; the first process shows a progress bar."""
     predict, size = logits_function(model), 0
     progress = tqdm.tqdm(
-        desc="classified",
-        # It is negative if it is not known.
-        total=max(int(dataset.cardinality()), 0) or None,
+        batches.as_numpy_iterator(),
+        "classified",
+        int(batches.cardinality()),
         unit="batch",
-        # In a log file, each update is a line.
-        mininterval=0.1 if sys.stderr.isatty() else 10,
         disable=process()[0] > 0,
     )
-    with explaining_errors(dataset), progress:
-        for images, labels in dataset.as_numpy_iterator():
-            # A smaller batch is padded: JAX would compile again for it, and several devices could
-            # not share it.
+    with explaining_errors(batches):
+        for images, labels in progress:
+            # A smaller batch is filled up: JAX would compile again for it, and several devices
+            # could not share it.
             size = max(size, len(images))
-            padding = np.zeros((size - len(images), *images.shape[1:]), images.dtype)
-            logits = predict(np.concatenate([images, padding]))
+            logits = predict(np.resize(images, (size, *images.shape[1:])))
             yield np.asarray(logits, "float64")[: len(images)], labels
-            progress.update()
 
 
 def _keep(logits, labels):
     """Return the columns of `LabelPredictions` for a batch."""
-    return {
-        "is_finite": np.isfinite(logits).all(axis=-1),
-        "is_flat": logits.min(axis=-1) == logits.max(axis=-1),
-        "logits": logits.astype("float32"),
-        "labels": labels > 0,
-    }
+    return {"logits": logits.astype("float32"), "labels": labels > 0}
 
 
 def _judge(logits, labels):
     """Return the columns of `Predictions` for a batch, in the types that `gather` keeps."""
-    if labels.ndim == 2:
+    has_several = labels.ndim == 2
+    if has_several:
         has_label = (labels > 0).any(axis=-1)
         logits, labels = logits[has_label], labels[has_label]
-    is_finite = np.isfinite(logits).all(axis=-1)
-    logits = np.where(is_finite[:, None], logits, 0)
-    images = np.arange(len(logits))
-    predicted = logits.argmax(axis=-1)
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    # Stable: among equal logits the first counts as the greatest, as in `argmax`.
+    five = np.argsort(-logits, axis=-1, kind="stable")[:, :5]
+    is_own = np.take_along_axis(labels, five, -1) > 0 if has_several else five == labels[:, None]
+    predicted, images = five[:, 0], np.arange(len(logits))
+    log_probabilities = scipy.special.log_softmax(logits, axis=-1)
     columns = {
-        "is_finite": is_finite,
-        "is_flat": logits.min(axis=-1) == logits.max(axis=-1),
         "predicted": predicted.astype("int32"),
         "probabilities": np.exp(log_probabilities[images, predicted]).astype("float32"),
+        "is_right": is_own[:, 0],
+        "is_in_top_5": is_own.any(axis=-1),
     }
-    if labels.ndim == 2:
-        # Stable: among equal logits the first counts as the greatest, as in `argmax`.
-        five = np.argsort(-logits, axis=-1, kind="stable")[:, :5]
-        is_in_top_5 = (np.take_along_axis(labels, five, axis=-1) > 0).any(axis=-1)
-        return {
-            **columns,
-            "is_right": labels[images, predicted] > 0,
-            "is_in_top_5": is_in_top_5,
-        }
-    own = logits[images, labels][:, None]
-    # As above, the first among equal logits counts as the greatest.
-    is_before = np.arange(logits.shape[-1]) < labels[:, None]
-    num_greater = ((logits > own) | ((logits == own) & is_before)).sum(axis=-1)
-    return {
-        **columns,
-        "is_right": predicted == labels,
-        "labels": labels.astype("int32"),
-        "losses": -log_probabilities[images, labels].astype("float32"),
-        "is_in_top_5": num_greater < 5,
-    }
-
-
-def _check_logits(is_finite, is_flat):
-    """Refuse logits that are not finite, and warn if no image has a greatest logit."""
-    if not is_finite.all():
-        raise ValueError(
-            "`model` must give finite logits. "
-            f"Received: {np.sum(~is_finite)} of {len(is_finite)} images without"
-        )
-    if is_flat.all():
-        logging.getLogger("keras_vit").warning(
-            "the logits of each image are all equal, as those of a new untrained head: "
-            "class 0 is predicted for every image"
-        )
+    if has_several:
+        return columns
+    losses = -log_probabilities[images, labels].astype("float32")
+    return {**columns, "labels": labels.astype("int32"), "losses": losses}
 
 
 def _mean(column):

@@ -1,27 +1,47 @@
-"""Few-shot evaluation of frozen features."""
+"""Few-shot accuracy: classifiers that are fitted to frozen features of a few images per class."""
 
+import functools
+import importlib
 import logging
+import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_vit.core.arguments import check_choice, is_integer, is_number
+from keras_vit.core.arguments import check_choice
 from keras_vit.core.text import mean_and_deviation
+from keras_vit.data import find_source, load
+from keras_vit.data.skipped import explaining_errors
+from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.data.sources.splits import split_names
-from keras_vit.evaluation.classifiers import METHODS, check_sklearn
-from keras_vit.evaluation.extraction import split_features
+from keras_vit.evaluation.classification import stateless_outputs
+from keras_vit.evaluation.features import extract_features, split_features
+from keras_vit.models.features import feature_extractor
+from keras_vit.models.inference import for_inference, update_inference_copy
+from keras_vit.models.model import image_spec_of
 
 # As in `configs/common_fewshot.py` of big_vision.
 SHOTS = (1, 5, 10, 25)
 SEEDS = (0, 1, 2)
 ALL = "all"
+# Large, so that its weight is hardly regularized; `BIAS_CONSTANT` of `evaluators/fewshot_lsr.py`.
+_BIAS = 100.0
+# As in DINO's `eval_knn.py`.
+_NEIGHBORS, _TEMPERATURE = 20, 0.07
+# As in CLIP.
+_MAX_ITERATIONS = 1000
+# Images that are scored at a time.
+_CHUNK = 4096
+# Bytes of the decoded images of a split that are kept in memory; of a larger one, none are.
+MOST_KEPT = 2**29
 
 
 def evaluate_fewshot(
     model: keras.Model,
-    name: str,
+    name: str | tuple[Any, Any],
     train_split: str = "train",
     test_split: str = "test",
     shots: Sequence[int] | None = None,
@@ -34,15 +54,16 @@ def evaluate_fewshot(
 
     Args:
         model: a model of this package, with any head or none.
-        name: name of a dataset, as in `keras_vit.data.load`.
+        name: name of a dataset, as in `keras_vit.data.load`; or a pair, the datasets of `load` (or
+            their `info.dataset`) to choose labelled images from and to classify.
         train_split: the split that the labelled images are chosen from.
         test_split: the split that is classified.
         shots: as in `fewshot_accuracies`, and so are `seeds`, `method` and `l2`.
         seeds: seeds of the choice.
         method: the classifier.
         l2: weight of the squared parameters.
-        **data: `batch_size`, `cache`, `classes`, `data_dir`, `central_crop_from`, `max_skipped`,
-            `upright` of `keras_vit.evaluation.extraction.split_features`.
+        **data: for a name, `cache`, `batch_size`, and what `load` takes, such as `classes` and
+            `central_crop_from`, as in `keras_vit.evaluation.features.split_features`.
 
     Returns:
         A dictionary from `(shots, seed)` to the accuracy on the whole test split.
@@ -60,15 +81,19 @@ def evaluate_fewshot(
     [(1, 0), (5, 0)]
     """
     # Wrong settings are found before an hour of computing features.
-    check_fewshot_settings(shots, seeds, method, l2)
-    if set(split_names(train_split)) & set(split_names(test_split)):
-        raise ValueError(
-            "`train_split` and `test_split` must not overlap. "
-            f"Received: train_split={train_split!r}, test_split={test_split!r}"
-        )
-    # The smaller split first: errors show sooner.
-    *test, test_names = split_features(model, name, test_split, **data)
-    *train, class_names = split_features(model, name, train_split, **data)
+    _classifier(method, l2, shots)
+    if isinstance(name, str):
+        if set(split_names(train_split)) & set(split_names(test_split)):
+            raise ValueError(
+                "`train_split` and `test_split` must not overlap. "
+                f"Received: train_split={train_split!r}, test_split={test_split!r}"
+            )
+        # The smaller split first: errors show sooner.
+        *test, test_names = split_features(model, name, test_split, **data)
+        *train, class_names = split_features(model, name, train_split, **data)
+    else:
+        test, train = (extract_features(model, dataset, **data) for dataset in reversed(name))
+        class_names, test_names = (dataset.class_names for dataset in name)
     if test_names != class_names:
         raise ValueError(
             "The splits must have the same classes. "
@@ -115,7 +140,8 @@ def fewshot_accuracies(
         A dictionary from `(shots, seed)` to the accuracy on all tests.
 
     Raises:
-        ValueError: if an argument is out of range, or scikit-learn is needed and not installed.
+        ValueError: if an argument is out of range, or features are not finite.
+        ImportError: if scikit-learn is needed and not installed.
 
     Reference:
         big_vision's `evaluators/fewshot_lsr.py`; DINO (arXiv 2104.14294) and its `eval_knn.py`;
@@ -128,49 +154,12 @@ def fewshot_accuracies(
     >>> fewshot_accuracies(features[:30], labels[:30], features[30:], labels[30:], 3, shots=(1, 5))
     {(1, 0): 1.0, (5, 0): 1.0, (1, 1): 1.0, (5, 1): 1.0, (1, 2): 1.0, (5, 2): 1.0}
     """
-    check_fewshot_settings(shots, seeds, method, l2)
+    classify = _classifier(method, l2, shots)
     train = _check_examples("train", train_features, train_labels, num_classes)
     test = _check_examples("test", test_features, test_labels, num_classes)
-    if train[0].shape[1] != test[0].shape[1]:
-        raise ValueError(
-            "Features for training and test must have the same width. "
-            f"Received: {train[0].shape[1]} and {test[0].shape[1]}"
-        )
     shots = (SHOTS if method == "least-squares" else (ALL,)) if shots is None else shots
-    choices = all_choices(train[1], num_classes, shots, seeds)
-    return accuracies_of(choices, train, test, num_classes, method, l2)
-
-
-def all_choices(labels, num_classes, shots, seeds):
-    """Return a dictionary from `(shots, seed)` to the indices of the chosen examples.
-
-    A warning names the number of classes that have too few.
-    """
-    counts = np.bincount(labels, minlength=num_classes)
-    wanted = max((count for count in shots if count != ALL), default=1)
-    small = np.sum(counts < wanted)
-    if small:
-        logging.getLogger("keras_vit").warning(
-            "%d of the %d classes have fewer than %d images for training, the smallest %d",
-            *(small, num_classes, wanted, counts.min()),
-        )
-    return {
-        (count, seed): choose_examples(labels, num_classes, count, seed)
-        for seed in seeds
-        for count in shots
-        if count != ALL or seed == seeds[0]
-    }
-
-
-def accuracies_of(choices, train, test, num_classes, method="least-squares", l2=None):
-    """Return the accuracy for each of the `all_choices`; `train` and `test` have two arrays."""
-    predict, default_l2 = METHODS[method]
-    l2 = default_l2 if l2 is None else l2
-    accuracies = {}
-    for key, chosen in choices.items():
-        predicted = predict(train[0][chosen], train[1][chosen], test[0], num_classes, l2)
-        accuracies[key] = float(np.mean(predicted == test[1]))
-    return accuracies
+    choices = _all_choices(train[1], num_classes, shots, seeds)
+    return _accuracies(classify, choices, train, test, num_classes)
 
 
 def choose_examples(labels, num_classes, shots, seed):
@@ -193,51 +182,299 @@ def summary(accuracies):
     return rows
 
 
-def check_fewshot_settings(shots, seeds, method, l2):
-    """Raise `ValueError` unless the arguments of `fewshot_accuracies` can be used."""
+def solve_least_squares(inputs, targets, l2):
+    """Return the weights `w` with the least `|inputs @ w - targets|**2 + l2 * |w|**2`.
+
+    Inputs are `(examples, width)`, targets `(examples, outputs)`; the weights are float64
+    `(width, outputs)`. big_vision's `evaluators/fewshot_lsr.py` computes in float32.
+    """
+    # With x of (examples, width), the weights are
+    #     (x'x + l2 I)^-1 x'y = x'(xx' + l2 I)^-1 y.
+    # The smaller one of x'x and xx' is decomposed into q diag(eigenvalues) q'.
+    x, y = np.asarray(inputs, "float64"), np.asarray(targets, "float64")
+    is_tall = x.shape[0] >= x.shape[1]
+    eigenvalues, q = np.linalg.eigh(x.T @ x if is_tall else x @ x.T)
+    # Rounding can leave eigenvalues a little below 0.
+    scale = 1 / (np.maximum(eigenvalues, 0) + l2)[:, None]
+    if is_tall:
+        return q @ (scale * (q.T @ (x.T @ y)))
+    return x.T @ (q @ (scale * (q.T @ y)))
+
+
+class FewshotAccuracy:
+    """The few-shot accuracy of a model, measured again and again while it is trained.
+
+    It is that of `evaluate_fewshot` with least squares, of the representation that the head sees
+    (after `pre_logits`, if there is one). Call it with a model to get the function that measures;
+    `keras_vit.training.callbacks.MeasureRegularly` does.
+
+    At first the train split is decoded once, to find its labels. Features are computed of the test
+    split and of the chosen images alone. These are kept in memory, decoded, up to 512 MiB per
+    split; larger splits are decoded each time.
+
+    Args:
+        data: name of a dataset, as in `keras_vit.data.load`. Images of its train split are learned
+            from, those of its test split are classified.
+        shots: numbers of images per class to learn from, as in `fewshot_accuracies`.
+        seeds: seeds of the choice of these images.
+        classes: names of the classes to keep, as in `keras_vit.data.load`; all by default.
+        data_dir: directory of TensorFlow Datasets.
+        batch_size: images in one step.
+        max_skipped: greatest share of images that may be skipped because they cannot be decoded.
+        upright: whether photographs are turned upright by their EXIF orientation.
+
+    Call arguments:
+        model: a model of this package, with any head or none, of one image size.
+
+    Call returns:
+        A function without arguments. It returns a dictionary from `"fewshot_5shot"` to the mean
+        accuracy over the seeds of 5 shots, from 0 to 1, and, with several seeds, from
+        `"fewshot_5shot_std"` to their standard deviation (n - 1). NaN if features are not finite.
+
+    Raises:
+        ValueError: if an argument is out of range, the dataset cannot be loaded, or, in the call,
+            the model does not map an RGB image to a vector.
+
+    Reference:
+        Section 4.1 of the ViT paper (arXiv 2010.11929), "fast on-the-fly evaluation"; big_vision's
+        `evaluators/fewshot_lsr.py`.
+
+    Example:
+    >>> model = keras_vit.vision_transformer(
+    ...     patch_size=4, embedding_dim=8, depth=1, num_heads=2, mlp_dim=16, image_size=8
+    ... )
+    >>> measure = keras_vit.evaluation.FewshotAccuracy("digits", shots=(1, 5))(model)
+    >>> sorted(measure())
+    ['fewshot_1shot', 'fewshot_1shot_std', 'fewshot_5shot', 'fewshot_5shot_std']
+    """
+
+    def __init__(
+        self,
+        data: str,
+        shots: Sequence[int] = (5,),
+        seeds: Sequence[int] = SEEDS,
+        *,
+        classes: Sequence[str] | None = None,
+        data_dir: str | os.PathLike | None = None,
+        batch_size: int = 32,
+        max_skipped: float = 0.1,
+        upright: bool = False,
+    ) -> None:
+        self._classify = _classifier("least-squares", None, shots)
+        self.data, self.shots, self.seeds, self.classes = data, shots, seeds, classes
+        self._options = {"classes": classes, "data_dir": data_dir}
+        # Missing images show before training.
+        train, _ = (find_source(data, split, **self._options) for split in ("train", "test"))
+        self._options |= {"batch_size": batch_size, "max_skipped": max_skipped, "upright": upright}
+        self._num_classes = len(train.class_names)
+        self._read_as = self._choices = self._splits = None
+
+    @property
+    def settings(self):
+        """What the accuracy depends on besides the model, a dictionary for JSON."""
+        return {
+            "data": absolute_name(self.data),
+            "shots": list(self.shots),
+            "seeds": list(self.seeds),
+            "classes": self.classes and list(self.classes),
+            "upright": self._options["upright"],
+        }
+
+    def __call__(self, model):
+        extractor = feature_extractor(model)
+        image_size, image_spec = model.input_shape[1:3], image_spec_of(model)
+        # Compiled once; its weights are updated.
+        folded = for_inference(extractor)
+        compute = outputs_function(folded)
+
+        def measure():
+            if self._read_as != (image_size, image_spec):
+                self._read(image_size=image_size, image_spec=image_spec)
+                self._read_as = image_size, image_spec
+            update_inference_copy(extractor, folded)
+            return self._measure(compute)
+
+        return measure
+
+    def _measure(self, compute):
+        splits = []
+        for batches, images, labels in self._splits:
+            with explaining_errors(batches):
+                splits.append((compute(images), labels))
+        accuracies = dict.fromkeys(self._choices, math.nan)
+        if all(np.isfinite(features).all() for features, _ in splits):
+            accuracies = _accuracies(self._classify, self._choices, *splits, self._num_classes)
+        found = {}
+        for count in self.shots:
+            values = [accuracies[key] for key in accuracies if key[0] == count]
+            found[f"fewshot_{count}shot"] = float(np.mean(values))
+            if len(values) > 1:
+                found[f"fewshot_{count}shot_std"] = float(np.std(values, ddof=1))
+        return found
+
+    def _read(self, **options):
+        """Choose images of the train split, and prepare these and the test split for `_measure`."""
+        logging.getLogger("keras_vit").info("reading %s for the few-shot accuracy", self.data)
+        options |= self._options
+        train, test = (load(self.data, split, **options) for split in ("train", "test"))
+        labels, source = _labels(train), train.info.dataset.source
+        skipped = source.find_numbers(train.info.skipped.ids)
+        numbers = source.numbers[~np.isin(source.numbers, skipped)]
+        choices = _all_choices(labels, self._num_classes, self.shots, self.seeds)
+        kept = np.unique(np.concatenate(list(choices.values())))
+        self._choices = {key: np.searchsorted(kept, chosen) for key, chosen in choices.items()}
+        chosen = train.info.dataset.only(numbers[kept]).batches()
+        self._splits = (chosen, _images(chosen), labels[kept]), (test, _images(test), _labels(test))
+
+
+def _labels(batches):
+    with explaining_errors(batches):
+        return np.concatenate([labels for _, labels in batches.as_numpy_iterator()])
+
+
+def _images(batches):
+    """Return the images alone; small ones are kept in memory after a first pass."""
+    images = batches.map(lambda images, labels: images)
+    size = 4 * math.prod(images.element_spec.shape[1:]) * batches.info.num_examples
+    return images.cache() if size <= MOST_KEPT else images
+
+
+def outputs_function(model):
+    """Return a function from a dataset of batches of images to the outputs of a model for them.
+
+    All devices of the strategy that the model was built under compute together, with the weights
+    that the model has at that time. Each process must call the function with the same images, and
+    gets all outputs, an array with one row per image. The model may be divided among devices.
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        # TensorFlow's strategies divide batches themselves.
+        return lambda images: model.predict(images, verbose=0)
+    import jax
+
+    mesh = distribution.device_mesh.backend_mesh
+    num_replicas = mesh.shape[distribution.batch_dim_name]
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+    predict = jax.jit(stateless_outputs(model), out_shardings=everywhere)
+
+    def predict_all(images):
+        groups = (model.trainable_variables, model.non_trainable_variables)
+        variables = [[variable.value for variable in group] for group in groups]
+        size, outputs = 0, []
+        for batch in images.as_numpy_iterator():
+            # JAX would compile again for a smaller batch.
+            size = max(size, -(-len(batch) // num_replicas) * num_replicas)
+            filled = np.resize(batch, (size, *batch.shape[1:]))
+            layout = distribution.get_data_layout(filled.shape).backend_layout
+            shared = jax.make_array_from_callback(filled.shape, layout, filled.__getitem__)
+            outputs.append(np.asarray(predict(variables, shared))[: len(batch)])
+        return np.concatenate(outputs)
+
+    return predict_all
+
+
+def _classifier(method, l2, shots):
+    """Return a function of training features and labels, test features, and the number of classes.
+
+    It returns the class of each test. What would give wrong classes in silence is refused.
+    """
     check_choice("method", method, tuple(METHODS))
-    if shots is not None and not _are_all(shots, lambda n: n == ALL or (is_integer(n) and n > 0)):
-        raise ValueError(
-            f"`shots` must be positive integers or {ALL!r}, one or more. Received: shots={shots!r}"
-        )
-    if not _are_all(seeds, lambda seed: is_integer(seed) and seed >= 0):
-        raise ValueError(
-            f"`seeds` must be integers from 0 on, one or more. Received: seeds={seeds!r}"
-        )
-    if l2 is not None and (method == "knn" or not is_number(l2) or l2 <= 0):
+    if any(count != ALL and count < 1 for count in shots or ()):
+        raise ValueError(f"`shots` must be positive integers or {ALL!r}. Received: shots={shots!r}")
+    classify, default_l2 = METHODS[method]
+    if l2 is not None and (default_l2 is None or not l2 > 0):
         raise ValueError(
             "`l2` must be a positive number, for a method that has it. "
             f"Received: l2={l2!r}, method={method!r}"
         )
     if method != "least-squares":
-        check_sklearn(method)
+        importlib.import_module("sklearn")
+    return functools.partial(classify, l2=default_l2 if l2 is None else l2)
 
 
-def _are_all(values, condition):
-    is_sequence = isinstance(values, (tuple, list, range)) and len(values) > 0
-    return is_sequence and all(condition(value) for value in values)
+def _least_squares(train, labels, test, num_classes, l2):
+    mean, std = train.mean(axis=0, dtype="float64"), train.std(axis=0, dtype="float64") + 1e-5
+
+    def whiten(features):
+        whitened = (features - mean) / std
+        return np.pad(whitened, ((0, 0), (0, 1)), constant_values=_BIAS)
+
+    targets = 2.0 * (labels[:, None] == np.arange(num_classes)) - 1.0
+    weights = solve_least_squares(whiten(train), targets, l2).astype("float32")
+    # Scores are only compared with each other: float32 is enough.
+    chunks = (test[start : start + _CHUNK] for start in range(0, len(test), _CHUNK))
+    scores = (whiten(chunk).astype("float32") @ weights for chunk in chunks)
+    return np.concatenate([chunk.argmax(axis=1) for chunk in scores])
+
+
+def _knn(train, labels, test, num_classes, l2):
+    from sklearn.neighbors import KNeighborsClassifier
+
+    classifier = KNeighborsClassifier(
+        min(_NEIGHBORS, len(train)),
+        metric="cosine",
+        weights=lambda distances: np.exp((1 - distances) / _TEMPERATURE),
+    )
+    return classifier.fit(train, labels).predict(test)
+
+
+def _linear_probe(train, labels, test, num_classes, l2):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    regression = LogisticRegression(C=1 / l2, max_iter=_MAX_ITERATIONS)
+    probe = make_pipeline(StandardScaler(), regression)
+    return probe.fit(train.astype("float64"), labels).predict(test)
+
+
+# The function that classifies, and its default `l2`: big_vision's, none, and scikit-learn's.
+METHODS = {
+    "least-squares": (_least_squares, 1024.0),
+    "knn": (_knn, None),
+    "linear-probe": (_linear_probe, 1.0),
+}
+
+
+def _all_choices(labels, num_classes, shots, seeds):
+    """Return a dictionary from `(shots, seed)` to the indices of the chosen examples.
+
+    A warning names the number of classes that have too few.
+    """
+    counts = np.bincount(labels, minlength=num_classes)
+    wanted = max((count for count in shots if count != ALL), default=1)
+    small = np.sum(counts < wanted)
+    if small:
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d classes have fewer than %d images for training, the smallest %d",
+            *(small, num_classes, wanted, counts.min()),
+        )
+    return {
+        (count, seed): choose_examples(labels, num_classes, count, seed)
+        for seed in seeds
+        for count in shots
+        if count != ALL or seed == seeds[0]
+    }
+
+
+def _accuracies(classify, choices, train, test, num_classes):
+    """Return the accuracy for each of the choices; `train` and `test` are features and labels."""
+    accuracies = {}
+    for key, chosen in choices.items():
+        predicted = classify(train[0][chosen], train[1][chosen], test[0], num_classes)
+        accuracies[key] = float(np.mean(predicted == test[1]))
+    return accuracies
 
 
 def _check_examples(kind, features, labels, num_classes):
     features, labels = np.asarray(features), np.asarray(labels)
-    if features.ndim != 2 or labels.shape != features.shape[:1] or not labels.size:
+    if len(features) != len(labels) or labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError(
-            f"`{kind}_features` must be `(examples, width)`, and `{kind}_labels` as many. "
-            f"Received: shapes {features.shape} and {labels.shape}"
-        )
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= num_classes:
-        raise ValueError(
-            f"`{kind}_labels` must be integers from 0 to {num_classes - 1}. "
-            f"Received: {labels.dtype} from {labels.min()} to {labels.max()}"
+            f"`{kind}_labels` must be as many as `{kind}_features`, from 0 to {num_classes - 1}. "
+            f"Received: {len(labels)} for {len(features)}, from {labels.min()} to {labels.max()}"
         )
     if not np.isfinite(features).all():
         # They would all be classified as class 0.
-        count = np.sum(~np.isfinite(features).all(axis=1))
-        raise ValueError(
-            f"`{kind}_features` must be finite. Received: {count} examples that are not finite"
-        )
-    if kind == "train" and labels.min() == labels.max():
-        raise ValueError(
-            f"`train_labels` must have two classes or more. Received: class {labels[0]} alone"
-        )
+        raise ValueError(f"`{kind}_features` must be finite. Received: NaN or infinity")
     return features, labels

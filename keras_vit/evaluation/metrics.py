@@ -1,14 +1,19 @@
-"""Metrics of classification, from NumPy arrays with an entry for each image."""
+"""Metrics of classification, from NumPy arrays with an entry for each image, and their tables."""
 
+import csv
 import dataclasses
 
 import numpy as np
 import numpy.typing as npt
 import scipy.special
 
-from keras_vit.core.arguments import check_integer
+from keras_vit.core.files import replacing
 from keras_vit.core.several_labels import average_precision
 from keras_vit.core.several_labels import best_thresholds as best_thresholds
+from keras_vit.core.text import csv_text
+
+# Columns of `class_rows`.
+COLUMNS = ("class", "images", "accuracy", "most frequent mistake")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +27,11 @@ class LabelPredictions:
 
     def per_class(self):
         """Return images, average precision and F1 per class, NaN for classes without an image."""
+        precision = average_precision(self.labels, self.logits)
         predicted = scipy.special.expit(self.logits) > np.array(self.thresholds, "float32")
         images, hits = self.labels.sum(axis=0), (predicted & self.labels).sum(axis=0)
         f1 = np.where(images > 0, 2 * hits / np.maximum(predicted.sum(axis=0) + images, 1), np.nan)
-        return images, average_precision(self.labels, self.logits), f1
+        return images, precision, f1
 
     def summary(self):
         """Return `images`, `mean_average_precision` and `f1`, means over classes with images."""
@@ -47,24 +53,22 @@ def confusion_matrix(
         An int64 array `(num_classes, num_classes)`: one row per class, one column per prediction.
 
     Raises:
-        ValueError: if the arrays differ in length, have other values than classes, or
-            `num_classes` is not a positive integer.
+        ValueError: if the arrays have other values than classes.
 
     Example:
     >>> confusion_matrix([0, 0, 1], [0, 1, 1], num_classes=2)
     array([[1, 1],
            [0, 1]])
     """
-    labels, predicted = _check_classes(labels, predicted, num_classes)
-    pairs = labels * num_classes + predicted
-    counts = np.bincount(pairs, minlength=num_classes**2)
-    return counts.reshape(num_classes, num_classes)
+    shape = (num_classes, num_classes)
+    pairs = np.ravel_multi_index((labels, predicted), shape)
+    return np.bincount(pairs, minlength=num_classes**2).reshape(shape)
 
 
 def per_class_accuracy(
     labels: npt.ArrayLike, predicted: npt.ArrayLike, num_classes: int
 ) -> np.ndarray:
-    """Return the accuracy per class; arguments and errors are those of `confusion_matrix`.
+    """Return the accuracy per class; the arguments are those of `confusion_matrix`.
 
     Returns:
         A float64 array `(num_classes,)` from 0 to 1, NaN where a class has no image.
@@ -73,20 +77,10 @@ def per_class_accuracy(
     >>> per_class_accuracy([0, 0, 1], [0, 1, 1], num_classes=3)
     array([0.5, 1. , nan])
     """
-    labels, predicted = _check_classes(labels, predicted, num_classes)
+    labels, predicted = np.asarray(labels), np.asarray(predicted)
     images = np.bincount(labels, minlength=num_classes)
     right = np.bincount(labels[labels == predicted], minlength=num_classes)
     return np.where(images > 0, right / np.maximum(images, 1), np.nan)
-
-
-def most_frequent_mistakes(matrix):
-    """Return the most frequent wrong prediction per class, and the number of its images.
-
-    The first of several equal ones counts; where the number is 0, the prediction has no meaning.
-    """
-    mistakes = np.array(matrix)
-    np.fill_diagonal(mistakes, 0)
-    return mistakes.argmax(axis=1), mistakes.max(axis=1)
 
 
 def expected_calibration_error(probabilities, is_right, num_bins=15):
@@ -100,43 +94,38 @@ def expected_calibration_error(probabilities, is_right, num_bins=15):
         [On Calibration of Modern Neural Networks](https://arxiv.org/abs/1706.04599), section 2,
         equation 3; section 5 has 15 bins.
     """
-    probabilities, is_right = np.asarray(probabilities, "float64"), np.asarray(is_right, bool)
-    if probabilities.ndim != 1 or probabilities.shape != is_right.shape or not is_right.size:
-        raise ValueError(
-            "`probabilities` and `is_right` must have an entry for each image, and at least one. "
-            f"Received: shapes {probabilities.shape} and {is_right.shape}"
-        )
-    if np.any((probabilities < 0) | (probabilities > 1)):
-        raise ValueError(
-            "`probabilities` must be from 0 to 1. Received: probabilities from "
-            f"{probabilities.min()} to {probabilities.max()}"
-        )
-    check_integer("num_bins", num_bins, 1)
+    probabilities = np.asarray(probabilities, "float64")
     upper_ends = np.linspace(0, 1, num_bins + 1)[1:]
     # NaN is put after the last bin, where it makes the sum NaN.
     bins = np.searchsorted(upper_ends, probabilities)
     # In a bin of n images, n times the difference of means is the difference of sums.
-    differences = np.bincount(bins, weights=probabilities - is_right)
+    differences = np.bincount(bins, weights=probabilities - np.asarray(is_right))
     return float(np.abs(differences).sum() / len(bins))
 
 
-def _check_classes(labels, predicted, num_classes):
-    check_integer("num_classes", num_classes, 1)
-    arrays = {"labels": np.asarray(labels), "predicted": np.asarray(predicted)}
-    shapes = [array.shape for array in arrays.values()]
-    if shapes[0] != shapes[1] or len(shapes[0]) != 1:
-        raise ValueError(
-            "`labels` and `predicted` must have an entry for each image. "
-            f"Received: shapes {shapes[0]} and {shapes[1]}"
+def class_rows(matrix, names):
+    """Yield a tuple of strings per class of a confusion matrix, under `COLUMNS`.
+
+    Example:
+    >>> list(class_rows(np.array([[1, 1], [0, 1]]), ["cat", "dog"]))
+    [('cat', '2', '50.00%', 'dog (1)'), ('dog', '1', '100.00%', '-')]
+    """
+    for index, (name, row) in enumerate(zip(names, matrix, strict=True)):
+        mistakes = np.where(np.arange(len(row)) == index, 0, row)
+        # The first of several equal ones.
+        mistake, images = mistakes.argmax(), row.sum()
+        yield (
+            name,
+            f"{images}",
+            f"{row[index] / images:.2%}" if images else "-",
+            f"{names[mistake]} ({mistakes[mistake]})" if mistakes.any() else "-",
         )
-    for name, array in arrays.items():
-        # NumPy makes floats of an empty list.
-        if array.size and (
-            array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= num_classes
-        ):
-            raise ValueError(
-                f"`{name}` must be integers from 0 to {num_classes - 1}. "
-                f"Received: {name} of {array.dtype} from {array.min()} to {array.max()}"
-            )
-    # Sums of uint64 and int64 would be floats.
-    return (array.astype("int64") for array in arrays.values())
+
+
+def write_confusion(matrix, names, path):
+    """Write a confusion matrix as CSV: one row per class, one column per prediction, with names."""
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        names = list(map(csv_text, names))
+        writer.writerow(["class", *names])
+        writer.writerows([name, *row] for name, row in zip(names, matrix.tolist(), strict=True))

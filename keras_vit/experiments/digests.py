@@ -1,6 +1,6 @@
 """Digests of data, to detect changes when results are resumed."""
 
-from keras_vit.data.datasets import find_source
+from keras_vit.data.loading import find_source
 from keras_vit.data.sources.kinds import find_kind
 
 _SUFFIX = "_digest"

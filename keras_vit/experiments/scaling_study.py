@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from keras_vit.evaluation.compute import count_training_exaflops
+from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.experiments.paper.scaling import TABLE_6
 from keras_vit.models.variants import find_variant
 from keras_vit.training.recipes.recipe import Recipe
@@ -100,7 +100,7 @@ def scaling(
             for row in SCALING_STUDY
         ]
     # Keras is not needed for the paper's table.
-    from keras_vit.data.datasets import find_source
+    from keras_vit.data.loading import find_source
     from keras_vit.experiments.studies import study
     from keras_vit.experiments.studies.runs import training_exaflops
     from keras_vit.experiments.studies.table import by_setting

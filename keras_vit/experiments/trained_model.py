@@ -10,10 +10,10 @@ import keras
 
 from keras_vit.checkpoints.runs import MODELS, find_model, run_of
 from keras_vit.checkpoints.trained import load_trained
-from keras_vit.data.datasets import load
+from keras_vit.data.loading import load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.kinds import absolute_name
-from keras_vit.evaluation.class_names import check_same_classes
+from keras_vit.evaluation.classification import check_same_classes
 from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint, reported_of_run
 from keras_vit.experiments.reported import find_reported
 from keras_vit.models.model import image_spec_of
@@ -40,7 +40,7 @@ def open_trained(
     Example:
     >>> keras_vit.ViT_Ti16(num_classes=10, image_size=16).save(tmp_path / "m.keras")
     >>> trained = open_trained(tmp_path / "m.keras")
-    >>> trained.load("digits", "test", batch_size=64).num_examples
+    >>> trained.load("digits", "test", batch_size=64).info.num_examples
     359
     """
     path = find_model(source)

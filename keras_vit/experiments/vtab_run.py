@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 
 from keras_vit.checkpoints.trained import absolute_model_name, model_digest
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data.loading import find_source, load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.evaluation.classification import evaluate
@@ -151,8 +151,8 @@ class _Runs:
         options = {"data_dir": self.data_dir, "upright": recipe.upright}
         test = load(data, "test", recipe.image_size, batch_size, **options)
         accuracy = evaluate(run.model, test)["accuracy"]
-        if len(test.skipped):
-            print(test.skipped)
+        if len(test.info.skipped):
+            print(test.info.skipped)
         return accuracy
 
     def clean_up(self, task):

@@ -6,7 +6,7 @@ import pathlib
 import textwrap
 
 from keras_vit.core.files import LOCK_FILE, PARTIAL, differences, exclusive_lock
-from keras_vit.data.datasets import find_source
+from keras_vit.data.loading import find_source
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.experiments.paper.vtab import GROUPS, TASKS
 from keras_vit.training.runs.run import write_text

@@ -24,10 +24,9 @@ def find_export(path):
         return None
     newest = [folder for number, folder in versions if number == versions[-1][0]]
     if len(newest) > 1 or not is_version(newest[0]):
-        reason = "of the same number" if newest[1:] else f"without {file_names()}"
         raise ValueError(
-            "The newest version of an export must be one directory with a model; to use another "
-            f"version, give its path. Received: {', '.join(map(str, newest))}, {reason}"
+            f"The newest version of an export must be one directory with {file_names()}; to use "
+            f"another version, give its path. Received: {', '.join(map(str, newest))}"
         )
     return newest[0]
 
@@ -74,7 +73,6 @@ def read_stored(path, accurate=False):
     """
     import tensorflow as tf
 
-    from keras_vit.core.pixels import MAX_PIXELS
     from keras_vit.data.images.decoding import decode, explain
 
     try:
@@ -86,7 +84,6 @@ def read_stored(path, accurate=False):
         ) from error
     except tf.errors.InvalidArgumentError as error:
         raise ValueError(
-            "`images` must be complete JPEG, PNG, GIF, BMP or still WebP files of at most "
-            f"{MAX_PIXELS} pixels. "
+            "`images` must be complete JPEG, PNG, GIF, BMP or still WebP files. "
             f"Received: {str(path)!r}, which is not ({explain(error, encoded)})"
         ) from error

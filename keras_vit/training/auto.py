@@ -14,8 +14,8 @@ from keras_vit.checkpoints import inspect_checkpoint
 from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import check_model_path
 from keras_vit.core.arguments import check_integer, is_number
-from keras_vit.data.datasets import load
 from keras_vit.data.images.decoding import declared_size
+from keras_vit.data.loading import load
 from keras_vit.models import find_variant
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE, Options, is_resnet
 from keras_vit.models.variants import is_variant

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from keras_vit.core.text import name_some
-from keras_vit.data.datasets import load
+from keras_vit.data.loading import load
 from keras_vit.data.padding import count_images, pad
 from keras_vit.data.processes import process, sum_over_processes
 from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation

@@ -11,7 +11,7 @@ import sklearn.metrics
 import keras_vit
 from keras_vit.cli.tables import plain_table
 from keras_vit.data import load
-from keras_vit.evaluation.confusion import COLUMNS, class_rows
+from keras_vit.evaluation.metrics import COLUMNS, class_rows
 from keras_vit.experiments import comparison, reported
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.contract import to_numpy
@@ -78,7 +78,7 @@ def test_classes_of_a_checkpoint_in_another_order(tmp_path, capsys):
     model = classifier(num_classes=2)
     for names, command, message in (
         (["cat", "dog"], run, "accuracy"),
-        (["dog", "cat"], error_of, "the model's classes ['dog', 'cat']"),
+        (["dog", "cat"], error_of, "the model's 2 classes, ['dog', 'cat']"),
     ):
         path = tmp_path / names[0]
         keras_vit.save_checkpoint(model, path, "huggingface", class_names=names)

@@ -8,7 +8,7 @@ import pytest
 from keras_vit.cli.tables import plain_table
 from keras_vit.core.files import read_csv, write_csv
 from keras_vit.core.text import csv_text, from_csv
-from keras_vit.evaluation.confusion import write_confusion
+from keras_vit.evaluation.metrics import write_confusion
 
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "'=1", "''=1"]
 PLAIN = ["cat", "", "a=b", "a\r=1", "-0.5", "+3e-4", "'cat'", "ViT_Ti16(depth=6), none"]

@@ -133,18 +133,19 @@ def test_a_resumed_stream_is_the_same():
 @pytest.mark.slow
 def test_a_dataset_of_load_goes_on_from_a_step():
     digits = load("digits", "test", image_size=8, batch_size=50, training=True, repeat=True)
-    data = mask_patches(digits, 2, "pixels", share=0.3, seed=2)
-    (expected,) = data.skip(2).take(1).as_numpy_iterator()
-    (batch,) = data.from_step(2).take(1).as_numpy_iterator()
+    data = mask_patches(digits.info.dataset, 2, "pixels", share=0.3, seed=2)
+    (expected,) = data.batches().skip(2).take(1).as_numpy_iterator()
+    (batch,) = data.from_step(2).batches().take(1).as_numpy_iterator()
     tf.nest.map_structure(np.testing.assert_array_equal, batch, expected)
+    (same,) = mask_patches(digits, 2, "pixels", share=0.3, seed=2).skip(2).take(1)
+    tf.nest.map_structure(np.testing.assert_array_equal, batch, same)
 
 
 def test_the_dataset_keeps_its_info():
-    digits = load("digits", "test", image_size=8, batch_size=100)
-    data = mask_patches(digits, 2)
-    assert data.num_examples == 359
+    digits = load("digits", "test", image_size=8, batch_size=100).info.dataset
+    data = mask_patches(digits, 2).batches()
+    assert data.info.num_examples == 359
     assert data.class_names == digits.class_names
-    assert data.skipped is data.info.skipped is digits.skipped
     assert int(data.cardinality()) == 4
     inputs, targets, weights = data.element_spec
     assert inputs["images"].shape == (None, 8, 8, 3)

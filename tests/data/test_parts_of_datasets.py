@@ -18,7 +18,7 @@ def test_exclude_leaves_out_exactly_those(tmp_path):
     path.write_text("# a comment\n" + "".join(f"{id}\n" for id in ids))
     by_list = load(**DIGITS, exclude=np.array(ids, object))
     by_file = load(**DIGITS, exclude=path)
-    assert by_list.num_examples == by_file.num_examples < NUM_TRAIN * 0.7
+    assert by_list.info.num_examples == by_file.info.num_examples < NUM_TRAIN * 0.7
     assert_same(list(by_list.as_numpy_iterator()), list(by_file.as_numpy_iterator()))
     numbers = find_source("digits", "train").numbers
     images, labels = (np.concatenate(parts) for parts in zip(*batches(), strict=True))
@@ -31,15 +31,18 @@ def test_exclude_leaves_out_exactly_those(tmp_path):
 def test_a_dataset_of_some_images_decodes_no_others(tmp_path):
     folder = write_folder(tmp_path / "photos", count=10)
     data = load(f"folder:{folder}", "train", 16, 4)
-    numbers, images = data.source.numbers, np.concatenate([x for x, _ in data.as_numpy_iterator()])
+    numbers, images = (
+        data.info.dataset.source.numbers,
+        np.concatenate([x for x, _ in data.as_numpy_iterator()]),
+    )
     chosen = np.array([1, 2, 5, 11])
     for number in np.delete(numbers, chosen).tolist():
-        (folder / data.source.find_id(number)).write_bytes(b"broken")
-    part = data.only(numbers[chosen])
-    assert (part.num_examples, part.class_names) == (4, data.class_names)
+        (folder / data.info.dataset.source.find_id(number)).write_bytes(b"broken")
+    part = data.info.dataset.only(numbers[chosen]).batches()
+    assert (part.info.num_examples, part.class_names) == (4, data.class_names)
     found = np.concatenate([x for x, _ in part.as_numpy_iterator()])
     np.testing.assert_array_equal(found, images[chosen])
-    assert len(part.skipped) == 0
+    assert len(part.info.skipped) == 0
 
 
 @pytest.mark.slow
@@ -48,7 +51,7 @@ def test_fractions_are_parts_of_each_other():
     for fraction in (0.1, 0.5, 1):
         dataset = load(**DIGITS, fraction=fraction)
         images = identify(list(dataset.as_numpy_iterator()))
-        assert len(images) == dataset.num_examples
+        assert len(images) == dataset.info.num_examples
         assert len(images) == pytest.approx(fraction * NUM_TRAIN, abs=NUM_TRAIN / 40)
         # No two digits have the same pixels.
         found.append({image.tobytes() for image in images})
@@ -76,7 +79,7 @@ def test_excluded_ids_of_no_image_are_named(tmp_path, caplog):
     path.write_text("".join(f"{id} \n" for id in ids), encoding="utf-8-sig")
     options = {"image_size": 4, "batch_size": 2, "exclude": path}
     for split, source in zip(("train", "test"), sources, strict=True):
-        left = load(f"folder:{root}", split, **options).num_examples
+        left = load(f"folder:{root}", split, **options).info.num_examples
         assert left == source.num_examples - 1
     load(f"folder:{root}", "validation", **options)
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
@@ -91,7 +94,7 @@ def test_ids_that_start_like_comments_are_left_out(tmp_path, caplog):
     path = tmp_path / "exclude.txt"
     path.write_text("# 3 images\n#\n# x/0.jpg\ny/0.jpg\ny/none.jpg\n")
     left = load(f"folder:{root}", "train+validation+test", 4, 4, exclude=path)
-    assert left.num_examples == 18
+    assert left.info.num_examples == 18
     assert "2 of 3 ids to exclude are in the split train+validation+test" in caplog.messages
 
 

@@ -47,12 +47,14 @@ def count(dataset):
 def test_broken_files_are_left_out_and_named(photos, options, caplog):
     caplog.set_level(logging.INFO, "keras_vit")
     dataset = load(f"folder:{photos}", EVERYTHING, 8, **{"batch_size": 16, **options})
-    assert len(dataset.skipped) == 0
+    assert len(dataset.info.skipped) == 0
     for _ in range(2):
         assert count(dataset) == 3 * 40 + len(ODD)
-        assert dataset.skipped.ids == sorted(f"flower/broken_{name}" for name in BROKEN)
-    assert dataset.num_examples == 3 * 40 + len(ODD) + len(BROKEN)
-    assert str(dataset.skipped).startswith("10 of 148 images were skipped: flower/broken_animated")
+        assert dataset.info.skipped.ids == sorted(f"flower/broken_{name}" for name in BROKEN)
+    assert dataset.info.num_examples == 3 * 40 + len(ODD) + len(BROKEN)
+    assert str(dataset.info.skipped).startswith(
+        "10 of 148 images were skipped: flower/broken_animated"
+    )
     for name in BROKEN:
         assert caplog.text.count(f"skipped flower/broken_{name}:") == 1
 
@@ -61,7 +63,7 @@ def test_broken_files_are_left_out_and_named(photos, options, caplog):
 def test_reasons(photos):
     dataset = load(f"folder:{photos}", EVERYTHING, 8, 16)
     count(dataset)
-    reasons = dataset.skipped.reasons
+    reasons = dataset.info.skipped.reasons
     assert reasons["flower/broken_huge.png"] == (
         "An image must have from 1 to 89478485 pixels, its height and width are 9460 9460"
     )
@@ -84,8 +86,8 @@ def test_formats_that_are_not_decoded_are_named(tmp_path, caplog):
     dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 16)
     count(dataset)
     assert f"skipped flower/000.jpg: HEIC{convert}" in caplog.messages
-    assert list(dataset.skipped.reasons.values()) == list(heads)
-    assert all(f".jpg ({reason})" in str(dataset.skipped) for reason in heads)
+    assert list(dataset.info.skipped.reasons.values()) == list(heads)
+    assert all(f".jpg ({reason})" in str(dataset.info.skipped) for reason in heads)
     with pytest.raises(ValueError, match=rf"000.jpg', which is not \(HEIC{convert}\)"):
         read_stored(tmp_path / "flower" / "000.jpg")
 
@@ -95,7 +97,7 @@ def test_a_repeated_dataset_goes_on(photos):
     dataset = load(f"folder:{photos}", EVERYTHING, 8, 16, training=True, repeat=True, flip=True)
     sizes = [len(labels) for _, labels in dataset.take(40).as_numpy_iterator()]
     assert sizes == [16] * 40
-    assert len(dataset.skipped) == len(BROKEN)
+    assert len(dataset.info.skipped) == len(BROKEN)
 
 
 def test_a_file_that_vanishes_is_skipped(tmp_path):
@@ -103,7 +105,7 @@ def test_a_file_that_vanishes_is_skipped(tmp_path):
     dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 5)
     (tmp_path / "flower" / "002.jpg").unlink()
     assert count(dataset) == 11
-    assert dataset.skipped.ids == ["flower/002.jpg"]
+    assert dataset.info.skipped.ids == ["flower/002.jpg"]
 
 
 @pytest.mark.slow
@@ -113,7 +115,7 @@ def test_the_last_of_all_is_not_forgotten(tmp_path):
     for batch_size in (1, 11, 12):
         dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, batch_size)
         assert count(dataset) == 11
-        assert dataset.skipped.ids == ["portrait/003.png"]
+        assert dataset.info.skipped.ids == ["portrait/003.png"]
 
 
 @pytest.mark.slow
@@ -123,7 +125,7 @@ def test_two_iterators_at_once_find_the_same(photos):
     for (images, labels), (others, other_labels) in both:
         np.testing.assert_array_equal(images, others)
         np.testing.assert_array_equal(labels, other_labels)
-    assert len(dataset.skipped) == len(BROKEN)
+    assert len(dataset.info.skipped) == len(BROKEN)
 
 
 @pytest.mark.slow
@@ -154,10 +156,14 @@ def test_all_of_them_are_an_error(tmp_path):
 
 def test_images_without_features_are_counted(photos):
     images = load(f"folder:{photos}", EVERYTHING, 8, batch_size=16)
-    features = images.with_features(lambda batch: batch.reshape(len(batch), -1))
-    assert len(features.skipped) == len(BROKEN)
-    assert f"{len(BROKEN)} of {images.num_examples} images were skipped" in str(features.skipped)
-    assert features.num_examples == images.num_examples - len(BROKEN)
+    features = images.info.dataset.with_features(
+        lambda batch: batch.reshape(len(batch), -1)
+    ).batches()
+    assert len(features.info.skipped) == len(BROKEN)
+    assert f"{len(BROKEN)} of {images.info.num_examples} images were skipped" in str(
+        features.info.skipped
+    )
+    assert features.info.num_examples == images.info.num_examples - len(BROKEN)
 
 
 def test_an_error_of_an_augmentation_is_raised(tmp_path, monkeypatch):
@@ -170,4 +176,4 @@ def test_an_error_of_an_augmentation_is_raised(tmp_path, monkeypatch):
     dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 4, training=True, augmentation="light1")
     with pytest.raises(tf.errors.OpError, match="a bug of the augmentation"):
         count(dataset)
-    assert len(dataset.skipped) == 0
+    assert len(dataset.info.skipped) == 0

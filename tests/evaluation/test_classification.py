@@ -1,13 +1,17 @@
-"""Accuracy of a classifier, each image counted once."""
+"""Accuracy of a classifier, each image counted once; classes compared by their names."""
+
+import contextlib
+import re
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vit.core.imagenet import imagenet_class_names, read_labels
 from keras_vit.data import load
-from keras_vit.evaluation.classification import evaluate, predictions
-from keras_vit.evaluation.extraction import extract_features, split_features
+from keras_vit.evaluation.classification import check_same_classes, evaluate, predictions
+from keras_vit.evaluation.features import extract_features
 from keras_vit.evaluation.metrics import confusion_matrix, expected_calibration_error
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.features import digits_classifier
@@ -38,7 +42,7 @@ def test_accuracy_is_numpys(classes):
     np.testing.assert_array_equal(found.labels, labels)
     np.testing.assert_array_equal(found.predicted, logits.argmax(-1))
     np.testing.assert_array_equal(found.is_right, found.predicted == found.labels)
-    assert results["images"] == len(labels) == test.num_examples
+    assert results["images"] == len(labels) == test.info.num_examples
     assert results["accuracy"] == pytest.approx((logits.argmax(-1) == labels).mean(), abs=1e-6)
     log_sum = np.log(np.exp(logits).sum(-1))
     loss = (log_sum - logits[np.arange(len(labels)), labels]).mean()
@@ -66,13 +70,18 @@ def test_each_image_counts_once_where_some_are_skipped(tmp_path):
     assert confusion_matrix(found.labels, found.predicted, 2).sum() == 19
     # The same in a second pass.
     assert evaluate(model, test)["images"] == 19
-    assert len(test.skipped) == 3
+    assert len(test.info.skipped) == 3
 
 
 @pytest.mark.slow
 def test_a_shard_that_is_not_the_processs_own_is_evaluated_alone(model):
     test = load("digits", "test", 8, 50, shard=(1, 3))
-    assert evaluate(model, test)["images"] == test.num_examples == 120
+    assert evaluate(model, test)["images"] == test.info.num_examples == 120
+
+
+@pytest.mark.slow
+def test_a_dataset_is_evaluated_as_its_batches(model, digits):
+    assert evaluate(model, digits.info.dataset) == evaluate(model, digits)
 
 
 @pytest.mark.slow
@@ -86,7 +95,7 @@ def test_equal_logits_are_no_hits(model, digits, caplog):
     np.testing.assert_array_equal(found.is_in_top_5, found.labels < 5)
     np.testing.assert_array_equal(found.is_right, found.labels == 0)
     (record,) = caplog.records
-    assert "class 0 is predicted for every image" in record.getMessage()
+    assert "the kernel of the model's head is zero" in record.getMessage()
 
 
 def several_labels(digits, labels):
@@ -94,8 +103,7 @@ def several_labels(digits, labels):
     images = np.concatenate([batch for batch, _ in digits.as_numpy_iterator()])[: len(labels)]
     # Like a dataset of `load` with several labels.
     dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(4)
-    for name in ("class_names", "skipped", "shard"):
-        setattr(dataset, name, getattr(digits, name))
+    dataset.class_names, dataset.info = digits.class_names, digits.info
     return dataset, images
 
 
@@ -120,9 +128,6 @@ def test_images_of_several_labels(model, digits):
         "top_5_accuracy": pytest.approx(top_5),
     }
     assert len(predictions(model, dataset).predicted) == len(right)
-    dataset, _ = several_labels(digits, np.zeros((6, 10), "float32"))
-    with pytest.raises(ValueError, match="must have an image with a label"):
-        evaluate(model, dataset)
 
 
 @pytest.mark.slow
@@ -142,24 +147,39 @@ def test_other_classes_and_logits_that_are_not_finite(model, digits):
         evaluate(model, digits)
 
 
-def test_an_empty_dataset(model, digits):
-    with pytest.raises(ValueError, match="must have an image. Received: an empty one"):
-        evaluate(model, digits.info.attach(digits.take(0)))
-
-
 @pytest.mark.parametrize("function", [evaluate, extract_features])
 def test_a_dataset_without_an_end(function, model):
     with pytest.raises(ValueError, match="The dataset must have an end"):
         function(model, load("digits", "test", 8, 50, repeat=True))
 
 
-@pytest.mark.slow
-def test_features_of_a_cache_tell_what_was_skipped(tmp_path, caplog):
-    for split in ("train", "test"):
-        write_folder(tmp_path / "photos" / split, ("cat", "dog"), count=4)
-    (tmp_path / "photos" / "test" / "cat" / "0.jpg").write_bytes(b"\xff\xd8\xff no image")
-    model = digits_classifier(2)
-    for message in ("1 of 8 images were skipped: ", "1 of 8 images were skipped when"):
-        caplog.clear()
-        split_features(model, f"folder:{tmp_path / 'photos'}", "test", cache=tmp_path / "c")
-        assert message in caplog.text
+WNIDS = ["n01440764", "n01443537"]
+SYNSETS = [synset for synset, _ in read_labels(1000)]
+WORDS = imagenet_class_names(1000)
+
+
+@pytest.mark.parametrize(
+    ("model_names", "data_names", "must_be_equal", "message"),
+    [
+        (["cat", "dog"], ["cat", "dog"], True, None),
+        (["cat", "dog"], ["Cat", "Dog"], True, "must have the model's .* in this order"),
+        (["dog", "cat"], ["cat", "dog"], False, "must have the model's .* in this order"),
+        (["cat", "dog"], ["ant", "cat"], False, "must have the model's .* in this order"),
+        (["cat", "dog"], ["cats", "dogs"], False, "different names .*'cat' is 'cats'"),
+        (["tench", "goldfish"], WNIDS, False, None),
+        (SYNSETS, WORDS, True, None),
+        (WORDS, SYNSETS, True, None),
+        (WORDS, SYNSETS[1:] + SYNSETS[:1], True, "must have the model's .* in this order"),
+        (["cat", "dog"], ["ant", "cat", "dog"], True, "must .* 2 classes.*Received: 3 classes"),
+        (["cat", "dog"], ["ant", "bee", "cat"], False, "must have the model's 2 .* 3 classes"),
+    ],
+)
+def test_classes_of_model_and_data(model_names, data_names, must_be_equal, message, caplog):
+    is_error = message is not None and message.startswith("must")
+    expected = pytest.raises(ValueError, match=message) if is_error else contextlib.nullcontext()
+    with expected:
+        check_same_classes(model_names, data_names, must_be_equal)
+    if message is None or is_error:
+        assert not caplog.messages
+    else:
+        assert re.search(message, caplog.text)

@@ -9,7 +9,7 @@ import pytest
 
 import keras_vit
 from keras_vit.data import load
-from keras_vit.evaluation import FewshotAccuracy, evaluate_fewshot, on_the_fly
+from keras_vit.evaluation import FewshotAccuracy, evaluate_fewshot, fewshot
 from keras_vit.layers import TransformerBlock
 from keras_vit.models.masked_patches import masked_patch_predictor
 from tests.fixtures.contract import randomise
@@ -88,7 +88,7 @@ def test_the_weights_of_masked_patch_prediction_are_measured():
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "read again"])
 def test_broken_images_change_the_choice_as_in_the_command(kept, photos, monkeypatch):
     if not kept:
-        monkeypatch.setattr(on_the_fly, "MOST_KEPT", 0)
+        monkeypatch.setattr(fewshot, "MOST_KEPT", 0)
     model, data = tiny_model(), f"folder:{photos}"
     measure = FewshotAccuracy(data, (3,))(model)
     expected = expected_of(model, data, (3,))
@@ -97,7 +97,7 @@ def test_broken_images_change_the_choice_as_in_the_command(kept, photos, monkeyp
     if kept:
         assert measure() == expected
     else:
-        with pytest.raises(ValueError, match="No image could be read.*no such file"):
+        with pytest.raises(ValueError, match="No such file"):
             measure()
 
 
@@ -133,10 +133,10 @@ def test_features_are_computed_of_chosen_images_and_those_to_classify(monkeypatc
 
         return compute
 
-    monkeypatch.setattr(on_the_fly, "outputs_function", outputs_function)
+    monkeypatch.setattr(fewshot, "outputs_function", outputs_function)
     found = FewshotAccuracy("digits", (1, 2), seeds=(4,), classes=CLASSES)(tiny_model())()
     test = load("digits", "test", 8, 32, classes=CLASSES)
-    assert counts == [2 * len(CLASSES), test.num_examples]
+    assert counts == [2 * len(CLASSES), test.info.num_examples]
     # Features that are not finite have no accuracy; the run says why it stops.
     assert found == pytest.approx({"fewshot_1shot": np.nan, "fewshot_2shot": np.nan}, nan_ok=True)
 
@@ -153,8 +153,6 @@ def test_settings():
         ("cifar", {}, "must be `digits`.*name='cifar'"),
         ("imagenet2012_real", {}, "`split` .* must be among test. Received: split='train'"),
         ("digits", {"shots": (0,)}, "`shots` must be positive integers"),
-        ("digits", {"seeds": ()}, "`seeds` must be integers from 0"),
-        ("digits", {"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
         ("digits", {"classes": ("ten",)}, "`classes` must be among 0, 1"),
     ],
 )
@@ -163,21 +161,13 @@ def test_wrong_arguments(data, options, message):
         FewshotAccuracy(data, **options)
 
 
-def test_splits_without_images_or_with_other_classes(photos):
-    names = [str(path.relative_to(photos.parent)) for path in sorted(photos.rglob("*.png"))]
-    lines = [f"{name},{'cat dog' if number % 2 else 'cat'}\n" for number, name in enumerate(names)]
-    (photos.parent / "labels.csv").write_text("".join(lines))
-    with pytest.raises(ValueError, match="the same classes, one for each image"):
-        FewshotAccuracy(f"csv:{photos.parent / 'labels.csv'}")
+def test_splits_without_images(photos):
     for path in photos.glob("test/*/*.png"):
         path.unlink()
     with pytest.raises(ValueError, match="The split 'test' of the folder .* must have an image"):
         FewshotAccuracy(f"folder:{photos}")
 
 
-def test_models_without_one_vector_or_one_size():
-    fewshot = FewshotAccuracy("digits", classes=CLASSES)
+def test_models_without_one_vector():
     with pytest.raises(ValueError, match="`model` must map RGB images to a vector"):
-        fewshot(tiny_model(pooling=None, num_classes=0))
-    with pytest.raises(ValueError, match="`model` must be of one image size"):
-        fewshot(tiny_model(image_size=None))
+        FewshotAccuracy("digits", classes=CLASSES)(tiny_model(pooling=None, num_classes=0))

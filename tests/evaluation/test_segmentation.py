@@ -85,10 +85,9 @@ def test_what_cannot_be_read_is_skipped(model, tmp_path, caplog):
 def test_wrong_arguments(model, tmp_path):
     with pytest.raises(ValueError, match="`source` must have masks"):
         evaluate_segmentation(model, find_source("digits", "test"))
-    with pytest.raises(ValueError, match="`stride` must be"):
-        segment(model, random_image(), stride=0)
-    with pytest.raises(ValueError, match="`stride` must be at most 16, .* stride=17"):
-        segment(model, random_image(), stride=17)
+    for stride in (0, 17):
+        with pytest.raises(ValueError, match=f"`stride` must be from 1 to 16.* stride={stride}"):
+            segment(model, random_image(), stride=stride)
     model.class_names = ("background", "blue", "red")
     with pytest.raises(ValueError, match="red"):
         evaluate_segmentation(model, find_source(f"masks:{write_masks(tmp_path)}", "test"))
@@ -98,10 +97,9 @@ def test_wrong_arguments(model, tmp_path):
         segment(free, random_image())
 
 
-@pytest.mark.parametrize("wrong", [np.zeros((8, 8, 3)), np.zeros((8, 8), "uint8"), [[0]], None])
-def test_other_images_are_refused(wrong, model):
-    with pytest.raises(ValueError, match=r"`image` must be a uint8 array \(height, width, 3\)"):
-        segment(model, wrong)
+def test_images_of_floats_are_refused(model):
+    with pytest.raises(ValueError, match="`image` must have the type uint8. Received: float64"):
+        segment(model, np.zeros((8, 8, 3)))
 
 
 def test_an_image_that_would_become_too_large_is_refused(model):

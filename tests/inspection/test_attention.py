@@ -214,7 +214,7 @@ def test_a_dataset_is_gone_through():
     batches = np.concatenate([batch for batch, _ in digits.as_numpy_iterator()])
     expected = attention_distance(model, batches)
     np.testing.assert_allclose(attention_distance(model, digits), expected, rtol=1e-5)
-    assert len(keras_vit.attention_rollout(model, digits)) == digits.num_examples
+    assert len(keras_vit.attention_rollout(model, digits)) == digits.info.num_examples
 
 
 def test_distances_of_patches_that_are_no_squares():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.evaluation.processes import logits_function
+from keras_vit.evaluation.classification import logits_function
 from keras_vit.layers import StandardizedConv2D
 from keras_vit.models import ImageModel, vision_transformer
 from keras_vit.models.inference import for_inference, update_inference_copy

@@ -8,7 +8,7 @@ import pytest
 
 import keras_vit
 from keras_vit import builders
-from keras_vit.evaluation.compute import count_parameters
+from keras_vit.evaluation.costs import count_parameters
 from keras_vit.models import VARIANTS, find_variant
 from keras_vit.models.options import is_resnet
 from tests.fixtures.commands import run_python

@@ -215,7 +215,8 @@ def test_what_no_server_decodes_is_sent_as_a_png(file_format, tmp_path):
     (tmp_path / "scan").write_bytes(encode(picture, file_format))
     image = Image.open(io.BytesIO(read_image(tmp_path / "scan")))
     assert image.format == "PNG"
-    expected = Image.open(tmp_path / "scan").convert("RGB")
+    with Image.open(tmp_path / "scan") as stored:
+        expected = stored.convert("RGB")
     np.testing.assert_array_equal(np.asarray(image), np.asarray(expected))
 
 

@@ -187,8 +187,6 @@ def test_a_wrong_model_is_refused_before_the_data_are_read(
 def test_data_must_be_a_name(data, tmp_path):
     with pytest.raises(ValueError, match="`data` must be the name of a dataset, such as 'digits'"):
         keras_vit.training.train("digits_finetune", "ViT_Ti16", data, tmp_path)
-    with pytest.raises(ValueError, match="`dataset` must be one of `keras_vit.data.load`"):
-        keras_vit.evaluation.evaluate(small_model(small_recipe()), data)
 
 
 def test_a_built_model_of_another_size(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data.loading import find_source, load
 from keras_vit.training.fit import fit
 from keras_vit.training.tasks import make_task
 from keras_vit.training.training_data import load_training_data

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_vit.data.datasets import load
 from keras_vit.data.images.preprocessing import Augmentation
+from keras_vit.data.loading import load
 from keras_vit.data.sources.paper import check_augmentation
 from keras_vit.training.training_data import for_evaluation, load_training_data
 from tests.fixtures.images import write_broken_folder

@@ -109,7 +109,7 @@ def find_duplicates(
         "An Image is Worth 16x16 Words", section 4.1.
 
     Example:
-    >>> from keras_vit.data.datasets import find_source
+    >>> from keras_vit.data.loading import find_source
     >>> digits = find_source("digits", "test", classes=["1", "7"])
     >>> find_duplicates(digits, digits, max_distance=0).pairs[0]
     Duplicate(distance=0, train_id='digits#1019', test_set=0, test_id='digits#1019')
@@ -250,7 +250,7 @@ def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
         ValueError: if `max_distance` is out of range or no image can be decoded.
 
     Example:
-    >>> from keras_vit.data.datasets import find_source
+    >>> from keras_vit.data.loading import find_source
     >>> digits = find_source("digits", "test", classes=["1", "7"])
     >>> len(find_groups(digits, max_distance=0))
     0

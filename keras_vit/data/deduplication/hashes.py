@@ -153,7 +153,7 @@ class HashParts:
 
     Example:
     >>> import tempfile
-    >>> from keras_vit.data.datasets import find_source
+    >>> from keras_vit.data.loading import find_source
     >>> digits = find_source("digits", "test", classes=["1", "7"])
     >>> parts = HashParts(digits, tempfile.mkdtemp(), "digits", part_size=50)
     >>> parts.missing(shard=(0, 2))

@@ -58,6 +58,16 @@ class ImageMaker:
                     f"{self.image_size}. Received: {name}={side!r}"
                 )
 
+    @property
+    def shape(self):
+        """Shape of an image."""
+        return (*self.image_size, 3)
+
+    def mixing(self):
+        """Return a function of images, labels and a seed that mixes a batch, `None` for none."""
+        augmentation = self.preprocessing.augmentation
+        return augment.mixing(augmentation) if augmentation.mixes else None
+
     def make(self):
         """Return a function of the bytes of a file and a seed, int64 `(2,)`, that returns an image.
 

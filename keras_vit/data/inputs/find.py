@@ -10,10 +10,10 @@ from PIL import Image
 
 from keras_vit.core.arguments import as_objects
 from keras_vit.core.choices import PREDICTIONS_RECORD
-from keras_vit.data.datasets import find_every, find_source
 from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
 from keras_vit.data.inputs.rows import ImageRows, parquet_rows, rows_of
+from keras_vit.data.loading import find_every, find_source
 from keras_vit.data.sources.folder import list_images
 from keras_vit.data.sources.kinds import absolute_name, find_kind
 from keras_vit.data.sources.paper import DATASETS

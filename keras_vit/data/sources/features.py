@@ -24,7 +24,7 @@ def compute_features(dataset, extract):
     all_features, all_labels = [], []
     with (
         explaining_errors(dataset),
-        tqdm.tqdm(total=dataset.num_examples, unit="image", desc="features") as progress,
+        tqdm.tqdm(total=dataset.info.num_examples, unit="image", desc="features") as progress,
     ):
         # One pass, so that an image and its label are skipped together.
         for images, labels in dataset.as_numpy_iterator():
@@ -41,23 +41,38 @@ def feature_source(source, features, labels, skipped):
         source: a `Source`.
         features: float32 array with a row for each image that was not skipped, in order.
         labels: array of their labels.
-        skipped: numbers of the examples that were skipped.
+        skipped: ids of the examples that were skipped.
 
     Returns:
-        `(source, make_features)`: a `Source` without the skipped examples, and the function from a
-        payload and a seed to features.
+        A `Source` without the skipped examples, of which a `FeatureMaker` makes the features.
     """
-    shape = features.shape[1:]
-    numbers = source.numbers[~np.isin(source.numbers, list(skipped))]
+    numbers = source.numbers[~np.isin(source.numbers, source.find_numbers(skipped))]
     payloads = np.array([row.tobytes() for row in features.astype("float32")], dtype=object)
-    examples = tf.data.Dataset.from_tensor_slices((numbers, payloads, labels))
-    made = dataclasses.replace(
+    return dataclasses.replace(
         source,
-        examples=examples,
+        examples=tf.data.Dataset.from_tensor_slices((numbers, payloads, labels)),
         numbers=numbers,
         read=lambda payload: payload,
         near=None,
         take=None,
         shuffle_buffer=max(len(numbers), 1),
     )
-    return made, lambda payload, seed: tf.reshape(tf.io.decode_raw(payload, tf.float32), shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureMaker:
+    """Make features of a shape from the payloads of `feature_source`, as an `ImageMaker` images."""
+
+    shape: tuple[int, ...]
+
+    def make(self):
+        """Return a function of a payload and a seed, which is not used."""
+        return self.read
+
+    def read(self, payload, seed):
+        """Return the features."""
+        return tf.reshape(tf.io.decode_raw(payload, tf.float32), self.shape)
+
+    def mixing(self):
+        """Return `None`: features are not mixed."""
+        return

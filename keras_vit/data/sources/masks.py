@@ -136,6 +136,15 @@ class MaskMaker(ImageMaker):
                 f"Received: {self.preprocessing}"
             )
 
+    @property
+    def shape(self):
+        """Shape of an image with its mask."""
+        return (*self.image_size, 4)
+
+    def mixing(self):
+        """Return the function that takes the masks out of the images of a batch, as labels."""
+        return split_masks
+
     def make(self):
         """Return a function of the bytes of `pack` and a seed: `(*image_size, 4)`, float32."""
 

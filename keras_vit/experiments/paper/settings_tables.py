@@ -1,6 +1,6 @@
 """Tables 1, 3 and 4 of the ViT paper, next to our builders and recipes."""
 
-from keras_vit.evaluation.compute import count_parameters
+from keras_vit.evaluation.costs import count_parameters
 from keras_vit.experiments.paper.layout import PaperTable
 from keras_vit.experiments.paper.result import PRETRAINING, TITLES
 from keras_vit.experiments.paper.settings import TABLE_1, TABLE_3, TABLE_4

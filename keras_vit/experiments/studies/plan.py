@@ -4,10 +4,8 @@ import dataclasses
 import pathlib
 
 from keras_vit.core.arguments import check_choice, check_integer
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data.loading import find_source, load
 from keras_vit.data.sources.kinds import absolute_name
-from keras_vit.evaluation.fewshot import check_fewshot_settings
-from keras_vit.evaluation.geometry import patch_grid
 from keras_vit.experiments.digests import data_digests
 from keras_vit.experiments.studies.settings import (
     DATA_SIZE,
@@ -115,7 +113,7 @@ class Plan:
         settings = self.settings
         self._check_options()
         self._check_sizes(settings)
-        check_fewshot_settings((self.shots,), (0,), "least-squares", None)
+        check_integer("shots", self.shots, 1)
         for setting in settings:
             if STUDIES[self.name].needs_patches and not has_patches(setting):
                 raise ValueError(
@@ -136,7 +134,7 @@ class Plan:
         for model in {setting.model for setting in settings}:
             for name, size in sizes.items():
                 try:
-                    patch_grid(find_variant(model), size)
+                    _ = find_variant(model).replace(image_size=size).grid
                 except ValueError as error:
                     raise ValueError(f"`{name}` does not suit {model}: {error}") from None
 

@@ -8,9 +8,9 @@ import keras
 
 from keras_vit.checkpoints.runs import LAST_MODEL
 from keras_vit.checkpoints.trained import load_trained
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data.loading import find_source, load
 from keras_vit.evaluation.classification import evaluate
-from keras_vit.evaluation.compute import count_training_exaflops
+from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.evaluation.fewshot import evaluate_fewshot
 from keras_vit.experiments.studies.settings import DATA_SIZE
 from keras_vit.models.variants import find_variant

@@ -49,7 +49,7 @@ def test_changes_are_made_to_a_preset():
     changes = {"augmentation": "light2", "flip": False}
     info = load(**DIGITS, training=True, preprocessing="original", **changes).info
     expected = dataclasses.replace(PRESETS["original"].training, **changes)
-    assert info.preprocessing == expected
+    assert info.dataset.maker.preprocessing == expected
     assert expected.augmentation.mixup == 0.2
 
 
@@ -75,7 +75,6 @@ def test_wrong_preprocessing(options, message):
     [
         ("flipp", "flip"),
         ("seeds", "seed"),
-        ("start_steps", "start_step"),
         ("one_hots", "one_hot"),
         # The name in timm.
         ("img_size", "image_size"),

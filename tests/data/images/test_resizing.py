@@ -121,7 +121,7 @@ def test_load(tmp_path):
     folder = write_folder(tmp_path, ("cat", "dog"), count=4)
     image_spec = ImageSpec("bicubic", antialias=True)
     data = keras_vit.data.load(f"folder:{folder}", "test", 24, 8, image_spec=image_spec)
-    assert data.info.preprocessing.image_spec == image_spec
+    assert data.info.dataset.maker.preprocessing.image_spec == image_spec
     images, _ = next(iter(data))
     plain, _ = next(iter(keras_vit.data.load(f"folder:{folder}", "test", 24, 8)))
     assert images.shape == plain.shape

@@ -18,10 +18,10 @@ def all_images(dataset):
 @pytest.mark.slow
 def test_digits():
     splits = {split: load("digits", split, (8, 8), 100) for split in SPLITS}
-    assert sum(dataset.num_examples for dataset in splits.values()) == 1797
+    assert sum(dataset.info.num_examples for dataset in splits.values()) == 1797
     for dataset in splits.values():
         images = all_images(dataset)
-        assert images.shape == (dataset.num_examples, 8, 8, 3)
+        assert images.shape == (dataset.info.num_examples, 8, 8, 3)
         assert images.min() == -1
         assert images.max() == 1
         assert set(all_labels(dataset)) == set(range(10))
@@ -45,7 +45,7 @@ def test_classes():
     some = load("digits", "test", (8, 8), 64, classes=("7", "2"))
     labels = all_labels(whole)
     assert some.class_names == ("2", "7")
-    assert some.num_examples == np.isin(labels, [2, 7]).sum()
+    assert some.info.num_examples == np.isin(labels, [2, 7]).sum()
     np.testing.assert_array_equal(all_labels(some), (labels[np.isin(labels, [2, 7])] == 7))
 
 

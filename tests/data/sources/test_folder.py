@@ -18,7 +18,7 @@ from tests.fixtures.images import encode, random_image, write_folder
 def test_folder_of_one_level(tmp_path):
     write_folder(tmp_path, ("cat", "dog"), count=10, suffix=".webp")
     splits = [load(f"folder:{tmp_path}", split, (8, 8), 4) for split in SPLITS]
-    assert [dataset.num_examples for dataset in splits] == [14, 2, 4]
+    assert [dataset.info.num_examples for dataset in splits] == [14, 2, 4]
     assert splits[0].class_names == ("cat", "dog")
     together = find_source(f"folder:{tmp_path}", "train+validation+test")
     ids = [together.find_id(number) for number in together.numbers]
@@ -37,7 +37,7 @@ def test_folder_of_one_level(tmp_path):
 def test_folder_with_splits(counts, expected, tmp_path):
     for split, count in counts.items():
         write_folder(tmp_path / split, count=count)
-    sizes = [load(f"folder:{tmp_path}", split, (8, 8), 4).num_examples for split in SPLITS]
+    sizes = [load(f"folder:{tmp_path}", split, (8, 8), 4).info.num_examples for split in SPLITS]
     assert sizes == expected
 
 
@@ -49,9 +49,13 @@ def test_what_is_no_image_file_is_left_out(tmp_path):
         (tmp_path / "cat" / name).write_text("text")
     write_folder(tmp_path, (".ants",), count=3)
     dataset = load(f"folder:{tmp_path}", "train", 8, 4)
-    assert dataset.num_examples == 14
+    assert dataset.info.num_examples == 14
     # `.thumbnails` counts as one.
-    assert dataset.left_out == {"hidden": 2, "not an image (.txt)": 1, "hidden folder .ants/": 1}
+    assert dataset.info.left_out == {
+        "hidden": 2,
+        "not an image (.txt)": 1,
+        "hidden folder .ants/": 1,
+    }
 
 
 @pytest.mark.parametrize("name", [b"\xff.jpg", b"\xff/0.jpg"])

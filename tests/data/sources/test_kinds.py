@@ -9,7 +9,7 @@ import pytest
 
 from keras_vit.cli.data import Data
 from keras_vit.cli.train import Train
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data.loading import find_source, load
 from keras_vit.data.sources import kinds
 from keras_vit.data.sources.digits import digits
 from keras_vit.data.sources.kinds import KINDS, SourceKind, absolute_name, find_kind
@@ -20,7 +20,7 @@ PLACES = {
     "cli/data.py": lambda: inspect.getsource(Data),
     "cli/train.py": lambda: inspect.getsource(Train),
     "docs/data.md": PAGE.read_text,
-    "data/datasets.py": lambda: load.__doc__.replace('"', "`"),
+    "data/loading.py": lambda: load.__doc__.replace('"', "`"),
 }
 
 

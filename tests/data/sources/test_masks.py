@@ -89,7 +89,7 @@ def test_broken_masks_are_skipped_and_named(tmp_path):
     (root / "train" / "images" / "4.png").write_text("text")
     data = load(f"masks:{root}", "train", 24, 4, max_skipped=0.5)
     assert sum(len(labels) for _, labels in data) == 5
-    reasons = data.skipped.reasons
+    reasons = data.info.skipped.reasons
     for number, reason in enumerate(REASONS):
         assert reasons.pop(f"train/images/{number}.png").startswith(reason)
     assert not reasons

@@ -74,7 +74,7 @@ def test_records_have_the_images_of_the_folder(files, photos, split):
     np.testing.assert_array_equal(rows(name, split), rows(f"folder:{photos}", split))
     dataset = load(name, split, 8, 5)
     assert dataset.class_names == ("china", "flower", "portrait")
-    assert dataset.num_examples == len(rows(name, split))
+    assert dataset.info.num_examples == len(rows(name, split))
 
 
 def test_records_are_shuffled_in_the_file(files):
@@ -94,7 +94,7 @@ def test_workers_together_have_every_record_once(files, count, training):
 @pytest.mark.slow
 def test_one_file_is_divided(files):
     name = f"tfrecord:{files}/*"
-    sizes = {split: load(name, split, 8, 5).num_examples for split in SPLITS}
+    sizes = {split: load(name, split, 8, 5).info.num_examples for split in SPLITS}
     assert sum(sizes.values()) == 36
     assert abs(sizes["train"] - 0.7 * 36) <= 2
     parts = np.concatenate([rows(name, split) for split in SPLITS])
@@ -124,7 +124,7 @@ def test_ids_name_file_and_record(files):
     assert sorted(ids)[0] == "train-00000-of-00003.tfrecord#0"
     assert len(set(ids)) == source.num_examples
     left = load(f"tfrecord:{files}/{{split}}-*", "train", 8, 5, exclude=ids[:4])
-    assert left.num_examples == len(ids) - 4
+    assert left.info.num_examples == len(ids) - 4
     assert len(identify(list(left.as_numpy_iterator()))) == len(ids) - 4
 
 
@@ -147,7 +147,7 @@ def test_broken_and_wrongly_labelled_records(tmp_path):
     write_raw(tmp_path / "wrong.tfrecord", wrong)
     dataset = load(f"tfrecord:{tmp_path}/good*", "train+validation+test", 4, 2)
     assert sum(len(labels) for _, labels in dataset.as_numpy_iterator()) == 4
-    assert dataset.skipped.ids[:2] == ["good.tfrecord#1", "good.tfrecord#10"]
+    assert dataset.info.skipped.ids[:2] == ["good.tfrecord#1", "good.tfrecord#10"]
     dataset = load(f"tfrecord:{tmp_path}/wrong*", "train", 4, 2)
     message = r"A label must be from 0 to 1.*Received: label=2 of wrong.tfrecord#1"
     with pytest.raises(ValueError, match=message), explaining_errors(dataset):
@@ -159,9 +159,7 @@ def test_broken_and_wrongly_labelled_records(tmp_path):
 def test_a_wrong_label_is_refused_by_its_id(tmp_path, label):
     wrong = as_example(image=[PNG], **({"label": label} if label else {}))
     name = write_raw(tmp_path / "a.tfrecord", [*GOOD, wrong])
-    # A last label that is the number of classes has a hint.
-    hint = r" \(if labels start at 1" if label == [2] else ""
-    with pytest.raises(ValueError, match=rf"label=-?\d+ of a.tfrecord#12{hint}"):
+    with pytest.raises(ValueError, match=r"label=-?\d+ of a.tfrecord#12"):
         read_all(name)
 
 
@@ -169,8 +167,8 @@ def test_records_without_one_image_are_skipped(tmp_path):
     wrong = [as_example(image=[PNG, PNG], label=[0]), as_example(label=[0])]
     labels, dataset = read_all(write_raw(tmp_path / "a.tfrecord", [*GOOD, *wrong]))
     assert len(labels) == 12
-    assert dataset.skipped.ids == ["a.tfrecord#12", "a.tfrecord#13"]
-    assert dataset.num_examples == 14
+    assert dataset.info.skipped.ids == ["a.tfrecord#12", "a.tfrecord#13"]
+    assert dataset.info.num_examples == 14
 
 
 @pytest.mark.parametrize(
@@ -196,7 +194,7 @@ def test_each_file_has_its_own_features(tmp_path):
     write_raw(tmp_path / "empty.tfrecord", [])
     others = [as_example(**{"image/encoded": [PNG], "image/class/label": [i % 2]}) for i in (0, 1)]
     labels, dataset = read_all(write_raw(tmp_path / "b.tfrecord", others))
-    assert len(labels) == dataset.num_examples == 14
+    assert len(labels) == dataset.info.num_examples == 14
     assert dataset.class_names == ("cat", "dog")
 
 
@@ -204,7 +202,7 @@ def test_labels_that_start_at_1_are_refused(tmp_path):
     labels = (1, 2)
     records = [as_example(**{"image/encoded": [PNG], "image/class/label": [i]}) for i in labels]
     name = write_raw(tmp_path / "a.tfrecord", records)
-    with pytest.raises(ValueError, match="label=2 .*a line `background` first"):
+    with pytest.raises(ValueError, match="label=2 of a.tfrecord#"):
         read_all(name)
     (tmp_path / "labels.txt").write_text("background\ncat\ndog\n")
     assert sorted(read_all(name)[0]) == list(labels)
@@ -238,7 +236,7 @@ def test_damaged_file_is_named(files, tmp_path, length):
     ("prepare", "message"),
     [
         (lambda file: None, "must name TFRecord files. Received: .*without any"),
-        (lambda root: write_raw(root / "a.tfrecord", []), "must have an image"),
+        (lambda root: write_raw(root / "a.tfrecord", []), "Received: 0 images"),
         (
             lambda root: (write_raw(root / "b", []), (root / "a.tfrecord").write_text("text" * 99)),
             "`tfrecord:PATTERN` must name",
@@ -299,8 +297,8 @@ def test_sound_records_have_hashes_or_the_file_is_refused(damaged):
 def test_incomplete_and_mixed_shards_are_refused(tmp_path):
     for i in range(3):
         name = write_raw(tmp_path / f"a-train-0000{i}-of-00003.tfrecord", GOOD[:4])
-    assert load(name, "train+validation+test", 4, 4).num_examples == 12
-    assert load(f"{name}-00001-*", "train+validation+test", 4, 4).num_examples == 4
+    assert load(name, "train+validation+test", 4, 4).info.num_examples == 12
+    assert load(f"{name}-00001-*", "train+validation+test", 4, 4).info.num_examples == 4
     write_raw(tmp_path / "a-train-00000-of-00001.tfrecord", GOOD[:4])
     with pytest.raises(ValueError, match="of 00001 and of 00003"):
         load(name, "train", 4, 4)

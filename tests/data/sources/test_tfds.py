@@ -101,16 +101,16 @@ def test_splits_classes_and_sizes(data_dir):
     for split in SPLITS:
         dataset = load("tfds:photos:small", split, 8, 5, data_dir=data_dir)
         assert dataset.class_names == ("china", "flower", "portrait")
-        sizes[split] = dataset.num_examples
+        sizes[split] = dataset.info.num_examples
     assert sizes == {"train": 54, "validation": 6, "test": 12}
-    assert load("tfds:photos/wide:1.0.0", "test", 8, 5, data_dir=data_dir).num_examples == 12
+    assert load("tfds:photos/wide:1.0.0", "test", 8, 5, data_dir=data_dir).info.num_examples == 12
 
 
 def test_a_broken_example_is_named_by_its_place(data_dir):
     dataset = load("tfds:photos:small", "train+validation", 8, 5, data_dir=data_dir)
     seen = sum(len(labels) for _, labels in dataset.as_numpy_iterator())
-    (id,) = dataset.skipped.ids
-    assert seen == dataset.num_examples - 1 == 59
+    (id,) = dataset.info.skipped.ids
+    assert seen == dataset.info.num_examples - 1 == 59
     place = int(id.removeprefix("train#"))
     decoders = {"image": tfds.decode.SkipDecoding()}
     split = f"train[{place}:{place + 1}]"
@@ -228,8 +228,8 @@ def test_an_image_without_a_label_is_left_out(tmp_path, monkeypatch):
     dataset = load("imagenet2012_real", "test", 8, 4, data_dir=tmp_path)
     ((_, labels),) = dataset.as_numpy_iterator()
     np.testing.assert_array_equal(labels.sum(axis=1), [1, 2, 1])
-    assert dataset.num_examples == 3
-    assert len(dataset.skipped) == 0
+    assert dataset.info.num_examples == 3
+    assert len(dataset.info.skipped) == 0
 
 
 @pytest.mark.slow

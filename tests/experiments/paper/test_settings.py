@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from keras_vit.evaluation.compute import count_parameters
+from keras_vit.evaluation.costs import count_parameters
 from keras_vit.experiments.paper.contents import paper_table
 from keras_vit.experiments.paper.settings import TABLE_1, TABLE_3, TABLE_4
 from keras_vit.models import find_variant

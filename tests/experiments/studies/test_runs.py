@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from keras_vit.data import load
-from keras_vit.data.datasets import find_source
-from keras_vit.evaluation.compute import count_training_exaflops
+from keras_vit.data.loading import find_source
+from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.experiments.studies import make_plan, runs
 from keras_vit.experiments.studies.runs import Trained, measure, run_directory, train_setting
 from keras_vit.models import find_variant

@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from keras_vit.evaluation.memory import count_activations
+from keras_vit.evaluation.costs import count_activations
 from keras_vit.models.options import ResNetOptions, VitOptions
 from keras_vit.models.vit import build_model
 

@@ -8,8 +8,8 @@ import pytest
 
 from keras_vit import features
 from keras_vit.data import load
-from keras_vit.evaluation import extraction
-from keras_vit.evaluation.extraction import extract_features, split_features
+from keras_vit.evaluation import features as evaluation_features
+from keras_vit.evaluation.features import extract_features, split_features
 from keras_vit.models import replace_head
 from tests.fixtures.features import tiny_model
 from tests.fixtures.images import encode, random_image, write_folder
@@ -29,7 +29,7 @@ def test_features_and_labels_belong_together(model, tmp_path):
         path.write_bytes(b"no image")
     data = load(f"folder:{root}", "train+validation+test", 8, 4)
     found, labels = extract_features(model, data)
-    assert len(data.skipped) == 2
+    assert len(data.info.skipped) == 2
     assert found.shape == (18, 8)
     np.testing.assert_array_equal(labels, [0] * 9 + [1] * 9)
     images = np.concatenate([images for images, _ in data.as_numpy_iterator()])
@@ -42,19 +42,30 @@ def test_models_that_do_not_give_a_vector():
             split_features(tiny_model(**options), "digits", "test")
 
 
+@pytest.mark.slow
+def test_features_of_a_cache_tell_what_was_skipped(model, tmp_path, caplog):
+    for split in ("train", "test"):
+        write_folder(tmp_path / "photos" / split, ("cat", "dog"), count=4)
+    (tmp_path / "photos" / "test" / "cat" / "0.jpg").write_bytes(b"\xff\xd8\xff no image")
+    for message in ("1 of 8 images were skipped: ", "1 of 8 images were skipped when"):
+        caplog.clear()
+        split_features(model, f"folder:{tmp_path / 'photos'}", "test", cache=tmp_path / "c")
+        assert message in caplog.text
+
+
 class Cache:
     """A folder of images with random features, and a count of their computations."""
 
     def __init__(self, root, path, monkeypatch):
         self.root, self.path, self.computed = root, path, 0
 
-        def compute(extractor, dataset):
+        def compute(extractor, batches):
             self.computed += 1
             rng = np.random.default_rng(self.computed)
-            count = dataset.num_examples
+            count = batches.info.num_examples
             return rng.normal(size=(count, 8)).astype("float32"), rng.integers(0, 3, count)
 
-        monkeypatch.setattr(extraction, "_extract", compute)
+        monkeypatch.setattr(evaluation_features, "_extract", compute)
 
     def features(self, model, split="train", **options):
         """Return whether they were computed, the features and the labels."""
@@ -123,16 +134,17 @@ def test_a_cache_that_is_damaged_or_of_something_else_is_renewed(cache, model, c
     cache.features(tiny_model(activation="gelu"))
     (other,) = set(cache.path.iterdir()) - {path}
     whole = path.read_bytes()
-    for content, reason in [
-        (whole[: len(whole) // 2], "is damaged"),
-        (b"", "is damaged"),
-        (whole.replace(b"NUMPY", b"NUMPX"), "is damaged"),
-        (other.read_bytes(), "is for another model or dataset"),
-    ]:
+    message = f"{path} is damaged or of something else; its features are computed again"
+    for content in (
+        whole[: len(whole) // 2],
+        b"",
+        whole.replace(b"NUMPY", b"NUMPX"),
+        other.read_bytes(),
+    ):
         caplog.clear()
         path.write_bytes(content)
         assert cache.features(model)[0]
-        assert caplog.messages == [f"{path} {reason}; its features are computed again"]
+        assert caplog.messages == [message]
     assert not cache.features(model)[0]
     # Pickled arrays are not read.
     np.savez(path, features=np.array([{}], object), labels=np.zeros(1), digest="")
@@ -142,7 +154,7 @@ def test_a_cache_that_is_damaged_or_of_something_else_is_renewed(cache, model, c
 def test_a_cache_that_cannot_be_written(cache, model, monkeypatch, caplog, tmp_path):
     cache.path = tmp_path / "file"
     cache.path.touch()
-    with pytest.raises(ValueError, match="`cache` must be a directory that can be written"):
+    with pytest.raises(FileExistsError):
         cache.features(model)
     assert cache.computed == 0
     cache.path = tmp_path / "full"

@@ -5,10 +5,9 @@ import dataclasses
 import pytest
 
 import keras_vit
-from keras_vit.evaluation.compute import (
+from keras_vit.evaluation.costs import (
     count_flops,
     count_parameters,
-    count_training_exaflops,
     products_of,
 )
 from keras_vit.models import find_variant
@@ -141,9 +140,3 @@ def test_an_axial_block_is_two_blocks():
 def test_what_cannot_be_counted(count, options, message):
     with pytest.raises(ValueError, match=message):
         count(find_variant("ViT_Ti16"), **options)
-
-
-def test_training_on_less_than_no_images():
-    for numbers in ((-1, 1), (1, -1)):
-        with pytest.raises(ValueError, match="`num_examples` and `epochs` must not be negative"):
-            count_training_exaflops(find_variant("ViT_Ti16"), *numbers)

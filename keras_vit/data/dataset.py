@@ -1,0 +1,335 @@
+"""A dataset: the images of a source, and how they become batches.
+
+    epochs -> examples of each epoch, shuffled, and an end mark -> numbered by position
+        -> decoded in parallel, with a flag -> broken ones recorded and dropped -> batches
+        -> labels checked, images mixed
+
+A pass is one iteration over the batches. A dataset that is not repeated has one epoch per pass: the
+first pass is epoch 0, the second epoch 1. Each pass of a repeated dataset has all epochs.
+
+The position of an example counts from 0 through all epochs. An epoch has one position more than
+examples, for its end mark, whose position tells how many were read. Positions are the only source
+of randomness: the seed of an image is `(seed, position)`, that of the order of an epoch
+`(seed, -1 - epoch)`, and a mixed batch has the seed of its first image. So a run resumes at a step
+by starting with its epoch and skipping the examples before it, and broken images keep their
+positions although they are dropped.
+"""
+
+import dataclasses
+import functools
+import itertools
+import numbers
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.core.arguments import check_integer
+from keras_vit.data.images.decoding import explain
+from keras_vit.data.images.transforms import ImageMaker
+from keras_vit.data.skipped import IN_A_LIST, Skipped
+from keras_vit.data.sources.base import Source, not_among
+from keras_vit.data.sources.features import FeatureMaker, compute_features, feature_source
+
+# The number of the mark at the end of an epoch.
+_END = -1
+# Batches. Left to itself, TensorFlow fills half of the memory with them.
+_PREFETCHED = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of batches of `keras_vit.data.load`, their attribute `info`.
+
+    `tf.data` does not copy attributes to the results of `map`, `take`, `batch` or `prefetch`: keep
+    `info`, which stays valid.
+
+    Args:
+        class_names: tuple of the names of the classes, by label.
+        num_examples: number of images in a pass, of the worker's share, broken ones included.
+        skipped: the images that could not be decoded so far: `len(skipped)` counts them,
+            `skipped.reasons` says why. It grows while batches are read, from a mapped dataset too.
+        left_out: `collections.Counter` of the files that are not images, by reason.
+        dataset: the `Dataset` that the batches are of.
+    """
+
+    class_names: tuple[str, ...]
+    num_examples: int
+    skipped: Skipped
+    left_out: dict
+    dataset: "Dataset"
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """The images of a source, and how they become batches.
+
+    Args:
+        source: the `Source` of all examples.
+        examples: the `Source` of those that are read: a worker's share, from a cache, or repeated.
+        maker: an `ImageMaker`, or another with the same methods.
+        batch_size: images in a batch.
+        training: whether each epoch is shuffled.
+        repeat: whether epochs follow one another without end, in full batches.
+        seed: seed of the order and the augmentation.
+        shard: `(index, count)`, the share of one worker.
+        max_skipped: greatest share of images that may be skipped; ten are always allowed.
+        one_hot: whether labels become soft labels.
+        balanced: whether images of classes with few of them are repeated.
+        start_step: number of batches to leave out at the start of a repeated dataset.
+        skip: ids of images that are known to be broken, or a dictionary from them to reasons.
+        finish: function of the batches and the number of the first that returns other batches;
+            `None` for none.
+
+    Raises:
+        ValueError: if an argument is out of range, or there is no image to read.
+
+    Example:
+    >>> digits = keras_vit.data.load("digits", "test", image_size=16, batch_size=32).info.dataset
+    >>> larger = dataclasses.replace(digits, batch_size=100).batches()
+    >>> [len(labels) for _, labels in larger]
+    [100, 100, 100, 59]
+    """
+
+    source: Source
+    examples: Source
+    maker: ImageMaker
+    batch_size: int
+    training: bool = False
+    repeat: bool = False
+    seed: int = 0
+    shard: tuple[int, int] = (0, 1)
+    max_skipped: float = 0.1
+    one_hot: bool = False
+    balanced: bool = False
+    start_step: int = 0
+    skip: dict[str, str] | tuple[str, ...] = ()
+    finish: Callable | None = None
+
+    def __post_init__(self):
+        check_integer("batch_size", self.batch_size, 1)
+        check_integer("start_step", self.start_step, 0)
+        if self.start_step and not self.repeat:
+            raise ValueError(
+                "`start_step` is for a repeated dataset, `repeat=True`. "
+                f"Received: start_step={self.start_step}, repeat={self.repeat}"
+            )
+        index, count = self.shard
+        if not 0 <= index < count:
+            raise ValueError(
+                "`shard` must be `(index, count)` with 0 <= index < count. "
+                f"Received: shard={self.shard}"
+            )
+        if not isinstance(self.max_skipped, numbers.Real) or not 0 <= self.max_skipped <= 1:
+            raise ValueError(
+                "`max_skipped` must be a share, from 0 to 1. "
+                f"Received: max_skipped={self.max_skipped}"
+            )
+        if not isinstance(self.skip, dict):
+            object.__setattr__(self, "skip", dict.fromkeys(self.skip, "skipped before"))
+
+    @property
+    def class_names(self):
+        """The names of the classes, by label."""
+        return self.source.class_names
+
+    @property
+    def num_examples(self):
+        """The number of images in a pass of all workers, broken ones included."""
+        return self._repeated[0].num_examples
+
+    @functools.cached_property
+    def _repeated(self):
+        """All examples, and those that are read, repeated if classes are balanced."""
+        sources = self.source, self.examples
+        return tuple(source.balanced() for source in sources) if self.balanced else sources
+
+    def from_step(self, step, skip=()):
+        """Return the same dataset from a step on; `skip` is what was skipped before."""
+        return dataclasses.replace(self, start_step=step, skip=skip)
+
+    def only(self, numbers):
+        """Return a dataset of the examples with some numbers alone, in the same order."""
+        others = np.setdiff1d(self.examples.numbers, numbers)
+        return dataclasses.replace(self, examples=self.examples.without(others))
+
+    def with_features(self, extract):
+        """Return a dataset of features of the images, which are computed once, in their place.
+
+        Args:
+            extract: function from a batch of images to an array with a row for each.
+        """
+        once = {"training": False, "repeat": False, "one_hot": False, "balanced": False}
+        images = dataclasses.replace(self, **once, start_step=0, skip={}).batches()
+        features, labels = compute_features(images, extract)
+        skipped = images.info.skipped.reasons
+        examples = feature_source(self.examples, features, labels, skipped)
+        maker = FeatureMaker(features.shape[1:])
+        return dataclasses.replace(self, examples=examples, maker=maker, skip=skipped)
+
+    def batches(self):
+        """Return the batches, a `tf.data.Dataset` with the attributes `class_names` and `info`."""
+        _, examples = self._repeated
+        broken = self.source.find_numbers(self.skip)
+        present = examples.numbers[np.isin(examples.numbers, broken)].tolist()
+        if examples.num_examples <= len(present):
+            raise ValueError(
+                "There must be an image that can be decoded, for each worker. Received: "
+                f"{examples.num_examples} images, of which {len(present)} cannot be decoded, "
+                f"for shard={self.shard}"
+            )
+        known = {id: self.skip[id] for id in map(self.source.find_id, broken)}
+        skipped = Skipped(examples, self.max_skipped, known)
+        batches = _Reading(self, examples, skipped, tuple(present)).batches()
+        if self.finish is not None:
+            batches = self.finish(batches, self.start_step)
+        batches.class_names = self.class_names
+        facts = self.class_names, examples.num_examples, skipped, self.source.left_out
+        batches.info = DatasetInfo(*facts, self)
+        return batches
+
+
+class _Reading:
+    """One reading of the examples of a `Dataset`: what is skipped is recorded in `skipped`.
+
+    `broken` are the numbers of examples that are known to be broken.
+    """
+
+    def __init__(self, dataset, examples, skipped, broken):
+        self.dataset, self.source, self.skipped = dataset, examples, skipped
+        self.broken, self.make_image = broken, dataset.maker.make()
+        self.mix = dataset.maker.mixing()
+        # An epoch has a position for each example, and one for the end mark.
+        self.epoch_length = self.source.num_examples + 1
+
+    def batches(self):
+        """Return a `tf.data.Dataset` of `(images, labels)`."""
+        passes = itertools.count()
+        numbers = tf.data.Dataset.from_tensors(0).map(
+            lambda _: tf.ensure_shape(tf.numpy_function(lambda: next(passes), [], tf.int64), ())
+        )
+        batches = numbers.flat_map(self._one_pass)
+        if self.dataset.repeat:
+            endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            return batches.apply(endless).prefetch(_PREFETCHED)
+        batches = batches.prefetch(_PREFETCHED)
+        # TensorFlow cannot know it of a dataset from which examples may be skipped; Keras asks, and
+        # warns of data that ends unexpectedly.
+        length = -(-self.source.num_examples // self.dataset.batch_size)
+        batches.cardinality = lambda: tf.constant(length, tf.int64)
+        return batches
+
+    def _one_pass(self, number):
+        """Return the batches of one pass."""
+        return (
+            self._examples(number)
+            .map(self._make_image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            .map(self._record)
+            .filter(lambda position, number, image, label, is_sound: is_sound)
+            .batch(
+                self.dataset.batch_size,
+                drop_remainder=self.dataset.repeat,
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
+            )
+            .map(self._finish)
+        )
+
+    def _examples(self, number):
+        """Return the `(position, example)` of a pass; an example is `(number, payload, label)`."""
+        if not self.dataset.repeat:
+            return self._one_epoch(number)
+        sound = self.source.num_examples - len(self.broken)
+        first_epoch, rest = divmod(self.dataset.start_step * self.dataset.batch_size, sound)
+        examples = tf.data.Dataset.range(first_epoch, sys.maxsize).flat_map(self._one_epoch)
+        if self.broken:
+            examples = examples.filter(lambda _, example: not_among(self.broken, example[0]))
+        # The marks of the epochs before are left out, those of the first epoch are not.
+        return examples.skip(rest)
+
+    def _one_epoch(self, epoch):
+        # The order depends on the argument `seed` alone, not on the global one.
+        tf.random.set_seed(1)
+        examples = self.source.examples
+        _, _, label = examples.element_spec
+        end = (tf.constant(_END, tf.int64), "", tf.zeros(label.shape, label.dtype))
+        if self.dataset.training:
+            order = tf.random.stateless_uniform((), self._seed(-1 - epoch), None, None, tf.int64)
+            examples = examples.shuffle(
+                self.source.shuffle_buffer, order, reshuffle_each_iteration=False
+            )
+        # The end mark tells if a file of records is damaged.
+        examples = examples.ignore_errors().concatenate(tf.data.Dataset.from_tensors(end))
+        return examples.enumerate(epoch * self.epoch_length)
+
+    def _make_image(self, position, example):
+        """Return one element for each example, always: its image, or zeros and a flag."""
+        number, payload, label = example
+        shape = self.dataset.maker.shape
+
+        def make(payload):
+            image = self.make_image(self.source.read(payload), self._seed(position))
+            return tf.ensure_shape(image, shape), True
+
+        made = tf.data.Dataset.from_tensors(payload).map(make).ignore_errors()
+        none = tf.data.Dataset.from_tensors((tf.zeros(shape), False))
+        image, is_sound = made.concatenate(none).take(1).get_single_element()
+        return position, number, image, label, is_sound, payload
+
+    def _record(self, position, number, image, label, is_sound, payload):
+        """Record an example that has no image, with the reason."""
+
+        def record():
+            # `tf.numpy_function` would lose zeros at the end of the payload.
+            return tf.py_function(self._explain, [position, number, payload], tf.bool)
+
+        done = tf.cond(is_sound, lambda: tf.constant(True), record)
+        with tf.control_dependencies([done]):
+            return position, number, image, label, tf.identity(is_sound)
+
+    def _explain(self, position, number, payload):
+        if number == _END:
+            self.skipped.check_count(int(position) % self.epoch_length)
+            return True
+        seed, encoded = self._seed(position), tf.constant(b"")
+        try:
+            encoded = tf.convert_to_tensor(self.source.read(payload))
+            self.dataset.maker.read(encoded, seed)
+            reason = "it could not be read before, but can be read now"
+        except tf.errors.OpError as error:
+            reason = explain(error, encoded.numpy())
+        else:
+            # The file is sound: this raises the error of an augmentation.
+            self.make_image(encoded, seed)
+        self.skipped.add(int(number), reason)
+        return True
+
+    def _finish(self, positions, numbers, images, labels, _):
+        self._check_labels(numbers, labels)
+        if self.dataset.one_hot and labels.shape.rank == 1:
+            labels = tf.one_hot(labels, len(self.source.class_names))
+        if self.mix is not None:
+            images, labels = self.mix(images, labels, self._seed(positions[0]))
+        return images, labels
+
+    def _check_labels(self, numbers, labels):
+        if labels.shape.rank != 1:
+            # NaN marks a list with a wrong label.
+            labels = tf.where(tf.reduce_any(tf.math.is_nan(labels), axis=1), IN_A_LIST, 0)
+        is_wrong = (labels < 0) | (labels >= len(self.source.class_names))
+
+        def refuse():
+            first = tf.argmax(tf.cast(is_wrong, tf.int32))
+            arguments = numbers[first], labels[first]
+            return tf.numpy_function(self.skipped.refuse_label, arguments, tf.bool)
+
+        tf.cond(tf.reduce_any(is_wrong), refuse, lambda: tf.constant(True))
+
+    def _seed(self, position):
+        """Return the seed of an image or a batch by its position, or of the order of an epoch.
+
+        Positions count up from 0, orders down from -1; each worker has its own.
+        """
+        index, count = self.dataset.shard
+        return tf.stack([tf.constant(self.dataset.seed, tf.int64), position * count + index])

@@ -1,0 +1,169 @@
+"""Segmentation of images of any size by a sliding window, and its pixel accuracy and mean IoU."""
+
+import dataclasses
+import itertools
+import logging
+import math
+
+import keras
+import numpy as np
+import tqdm
+from keras import ops
+
+from keras_vit.core.choices import IGNORED
+from keras_vit.core.pixels import MAX_PIXELS
+from keras_vit.data.skipped import Skipped
+from keras_vit.data.sources.base import Source
+from keras_vit.data.sources.masks import examples_of
+from keras_vit.evaluation.classification import check_same_classes
+from keras_vit.evaluation.metrics import confusion_matrix
+
+
+def segment(
+    model: keras.Model, image: np.ndarray, stride: int | None = None, batch_size: int = 8
+) -> np.ndarray:
+    """Compute the logits of each pixel of an image with a sliding window.
+
+    The image is resized to just cover a window of the model's size; its aspect ratio is kept.
+    Logits of overlapping windows are averaged and interpolated to the image's own size.
+
+    Args:
+        model: a `keras_vit.segmenter` of one image size.
+        image: uint8 array `(height, width, 3)`.
+        stride: pixels between two windows; by default a window's side, so that only the last
+            windows overlap others.
+        batch_size: windows in one step.
+
+    Returns:
+        A float32 array `(height, width, num_classes)`.
+
+    Raises:
+        ValueError: if the model is of any size, `image` has another type, `stride` is not positive
+            or larger than the window, or the image is so narrow that it would have to become too
+            large.
+
+    Reference:
+        Segmenter (arXiv 2105.05633), section 4.1.
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(image_size=32)
+    >>> model = keras_vit.segmenter(keras_vit.backbone(model, kind="blocks"), num_classes=3)
+    >>> keras_vit.evaluation.segment(model, np.zeros((50, 80, 3), "uint8")).shape
+    (50, 80, 3)
+    """
+    window = model.input_shape[1:3]
+    if None in window or model.output_shape[1:3] != window:
+        raise ValueError(
+            "`model` must be a `keras_vit.segmenter` of one image size. "
+            f"Received: a model from {model.input_shape} to {model.output_shape}"
+        )
+    if image.dtype != np.uint8:
+        raise ValueError(f"`image` must have the type uint8. Received: {image.dtype}")
+    if stride is not None and not 1 <= stride <= min(window):
+        raise ValueError(
+            f"`stride` must be from 1 to {min(window)}, a side of the window. Received: {stride=}"
+        )
+    strides = window if stride is None else (stride, stride)
+    scale = max(side / own for side, own in zip(window, image.shape[:2], strict=True))
+    size = [max(round(own * scale), side) for own, side in zip(image.shape, window, strict=False)]
+    if math.prod(size) > MAX_PIXELS:
+        raise ValueError(
+            f"`image` must cover a window of {window} with at most {MAX_PIXELS:,} pixels. "
+            f"Received: an image of {image.shape[:2]}, which would become {tuple(size)}"
+        )
+    pixels = _resize(image.astype("float32"), size) / 127.5 - 1
+    starts = [_starts(*sides) for sides in zip(size, window, strides, strict=True)]
+    corners = list(itertools.product(*starts))
+    places = [(slice(y, y + window[0]), slice(x, x + window[1])) for y, x in corners]
+    logits = model.predict(np.stack([pixels[p] for p in places]), batch_size, verbose=0)
+    total, count = np.zeros((*size, logits.shape[-1]), "float32"), np.zeros((*size, 1), "float32")
+    for place, found in zip(places, logits, strict=True):
+        total[place] += found
+        count[place] += 1
+    return _resize(total / count, image.shape[:2])
+
+
+def _starts(size, window, stride):
+    """Return where windows begin along one axis; the last one ends at the end."""
+    return sorted({*range(0, size - window, stride), size - window})
+
+
+def _resize(image, size):
+    if tuple(size) == image.shape[:2]:
+        return image
+    resized = ops.image.resize(image, tuple(size), "bilinear", data_format="channels_last")
+    return ops.convert_to_numpy(resized)
+
+
+@dataclasses.dataclass(frozen=True)
+class PixelCounts:
+    """Confusion matrix of the pixels of a dataset.
+
+    Args:
+        class_names: names of the classes.
+        confusion: int64 `(classes, classes)`: rows are the classes of the masks.
+        images: number of images.
+    """
+
+    class_names: tuple[str, ...]
+    confusion: np.ndarray
+    images: int
+
+    @property
+    def iou(self):
+        """The IoU of each class; NaN for one that neither masks nor predictions have."""
+        right = np.diag(self.confusion).astype("float64")
+        union = self.confusion.sum(0) + self.confusion.sum(1) - right
+        return np.divide(right, union, where=union > 0, out=np.full(len(right), np.nan))
+
+    def summary(self):
+        """Return the pixel accuracy and the mean IoU over the classes with pixels."""
+        return {
+            "images": self.images,
+            "accuracy": float(np.trace(self.confusion) / max(self.confusion.sum(), 1)),
+            "mean_iou": float(np.nanmean(self.iou)),
+        }
+
+
+def evaluate_segmentation(
+    model: keras.Model,
+    source: Source,
+    stride: int | None = None,
+    batch_size: int = 8,
+    max_skipped: float = 0.1,
+) -> PixelCounts:
+    """Compare a segmenter's predictions with the masks of a dataset, at the masks' own size.
+
+    Args:
+        model: a `keras_vit.segmenter` of one image size, which is the window of `segment`.
+        source: a `Source` of `keras_vit.data.find_source` with masks, `masks:DIR`.
+        stride: as in `segment`.
+        batch_size: windows in one step.
+        max_skipped: greatest share of images that may be skipped because they or their masks cannot
+            be decoded.
+
+    Returns:
+        `PixelCounts`.
+
+    Raises:
+        ValueError: if the dataset has no masks or other classes, more images are skipped, or as
+            `segment`.
+    """
+    num_classes = len(source.class_names)
+    if model.output_shape[-1] != num_classes:
+        raise ValueError(
+            "`source` must have masks of the model's classes. Received: "
+            f"{num_classes} classes, and a model of the output shape {model.output_shape}"
+        )
+    if names := getattr(model, "class_names", None):
+        check_same_classes(list(names), list(source.class_names), must_be_equal=True)
+    confusion, num_images = np.zeros((num_classes, num_classes), "int64"), 0
+    skipped = Skipped(source, max_skipped)
+    examples = examples_of(source, skipped)
+    for image, mask in tqdm.tqdm(examples, "segmented", source.num_examples, unit="image"):
+        predicted, known = segment(model, image, stride, batch_size).argmax(-1), mask != IGNORED
+        confusion += confusion_matrix(mask[known], predicted[known], num_classes)
+        num_images += 1
+    if len(skipped):
+        logging.getLogger("keras_vit").warning("%s", skipped)
+    return PixelCounts(source.class_names, confusion, num_images)

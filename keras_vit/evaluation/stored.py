@@ -1,0 +1,256 @@
+"""Features that `keras-vit predict --outputs features` wrote: read, compared and searched."""
+
+import dataclasses
+import importlib.util
+import json
+import logging
+import pathlib
+
+import numpy as np
+
+from keras_vit.core.arguments import as_objects
+from keras_vit.core.choices import PREDICTIONS_JOB, PREDICTIONS_RECORD
+from keras_vit.evaluation.fewshot import SEEDS, fewshot_accuracies
+
+# Similarities in memory at once.
+_PAIRS = 2**25
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureStore:
+    """The features of a dataset.
+
+    Args:
+        ids: object array of the ids of the images that could be decoded.
+        features: float32 array `(images, width)`.
+        labels: object array of the names of their classes, or `None`.
+        record: dictionary of what was computed: `model`, `digest_of_model`, `images`, `split` and
+            more.
+    """
+
+    ids: np.ndarray
+    features: np.ndarray
+    labels: np.ndarray | None
+    record: dict
+
+    def search(self, queries, count=5):
+        """Find the most similar images, as `keras_vit.evaluation.stored.nearest` does."""
+        return nearest(self.features, queries, count)
+
+
+def is_store(path):
+    """Whether a path is a directory of predictions."""
+    return pathlib.Path(path, PREDICTIONS_RECORD).is_file()
+
+
+def read_features(folder):
+    """Read the features of a dataset.
+
+    Args:
+        folder: directory that `keras-vit predict MODEL DATA --output DIR --outputs features` wrote.
+
+    Returns:
+        A `FeatureStore`, without the images that could not be decoded, whose number is logged.
+
+    Raises:
+        ValueError: if rows are missing.
+        OSError: if it is not such a directory.
+
+    Example:
+    >>> from keras_vit.distributed.batch import Job, Parts
+    >>> keras_vit.ViT_Ti16(num_classes=3, image_size=16).save(tmp_path / "model.keras")
+    >>> predictor = keras_vit.serving.Predictor(tmp_path / "model.keras", ["features"])
+    >>> parts = Parts(Job(predictor, ("digits",), tmp_path / "features", "test"))
+    >>> parts.write(0)
+    0
+    >>> read_features(tmp_path / "features").features.shape
+    (359, 192)
+    """
+    import pyarrow.compute
+    import pyarrow.dataset
+    import pyarrow.parquet
+
+    folder = pathlib.Path(folder).expanduser()
+    record = json.loads((folder / PREDICTIONS_RECORD).read_text(encoding="utf-8"))
+    # A file that another job wrote at the same time has rows that do not belong here.
+    jobs = {
+        pyarrow.parquet.read_metadata(path).metadata[PREDICTIONS_JOB]
+        for path in folder.glob("*.parquet")
+    }
+    dataset = pyarrow.dataset.dataset(folder, format="parquet")
+    label = ["label"] if "label" in dataset.schema.names else []
+    table = dataset.to_table(columns=["id", "features", "error", *label])
+    if len(table) != record["num_images"] or len(jobs) > 1:
+        raise ValueError(
+            f"All {record['num_images']} images must have a row: run the command again. "
+            f"Received: {str(folder)!r} with {len(table)} rows of {len(jobs)} commands"
+        )
+    sound = table.filter(pyarrow.compute.is_null(table["error"]))
+    if len(sound) < len(table):
+        logging.getLogger("keras_vit").warning(
+            "%d of %d images in %s have no features, because they cannot be decoded",
+            *(len(table) - len(sound), len(table), folder),
+        )
+    flat = np.concatenate([part.flatten().to_numpy() for part in sound["features"].chunks])
+    ids = as_objects(sound["id"].to_pylist())
+    labels = as_objects(sound["label"].to_pylist()) if label else None
+    return FeatureStore(ids, flat.reshape(len(ids), -1), labels, record)
+
+
+def evaluate_stores(train, test, shots=None, seeds=SEEDS, method="least-squares", l2=None):
+    """Return the accuracy of the features of one store on those of another.
+
+    Args:
+        train: `FeatureStore` of the images to learn from, with one class each.
+        test: `FeatureStore` of the images that are classified, of the same model.
+        shots: as in `keras_vit.evaluation.fewshot_accuracies`, and so are the others.
+        seeds: seeds of the choice of images.
+        method: the classifier.
+        l2: weight of the squared parameters.
+
+    Returns:
+        A dictionary from `(shots, seed)` to the accuracy.
+
+    Raises:
+        ValueError: if the stores are of two models or have images in common, or the second has a
+            class that the first lacks.
+    """
+    check_same_model(train, test)
+    common = set(train.ids) & set(test.ids)
+    if common and train.record["images"] == test.record["images"]:
+        raise ValueError(
+            "The images to learn from and those to classify must be different. "
+            f"Received: {len(common)} common images"
+        )
+    names = _class_names(train, test)
+    numbers = {name: number for number, name in enumerate(names)}
+    columns = []
+    for store in (train, test):
+        columns += [store.features, np.array([numbers[label] for label in store.labels], "int32")]
+    return fewshot_accuracies(*columns, len(names), shots, seeds, method, l2)
+
+
+def check_same_model(*stores):
+    """Raise `ValueError` unless the features of all stores are of one model and setting."""
+    facts = [
+        [store.record.get(name) for name in ("digest_of_model", "dtype", "image_size")]
+        for store in stores
+    ]
+    if any(other != facts[0] for other in facts):
+        models = ", ".join(str(store.record.get("model")) for store in stores)
+        raise ValueError(
+            "Features must be of the same model, type and image size to be compared. "
+            f"Received: those of {models}"
+        )
+
+
+def _class_names(train, test):
+    """Return the names of the classes of both, in the order of the dataset if it is the same."""
+    known = set(train.labels)
+    if unknown := sorted(set(test.labels) - known):
+        raise ValueError(
+            "The images to learn from must have all classes. "
+            f"Received: none of {', '.join(unknown[:5])}"
+        )
+    recorded = train.record.get("class_names")
+    # The choice of images depends on the order of the classes.
+    is_same = recorded and recorded == test.record.get("class_names")
+    return recorded if is_same else sorted(known)
+
+
+def nearest(features, queries, count=5):
+    """Find the features with the greatest cosine similarity to each query. The search is exact.
+
+    Args:
+        features: float array `(images, width)`.
+        queries: float array `(queries, width)`.
+        count: number of images for each query; fewer if there are not so many.
+
+    Returns:
+        `(indices, similarities)`: int64 and float32 arrays `(queries, count)`, the most similar
+        first.
+
+    Raises:
+        ValueError: if values are not finite.
+
+    Example:
+    >>> features = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    >>> nearest(features, [[0.0, 1.0]], count=2)[0]
+    array([[1, 2]])
+    """
+    features, queries = _normalized("features", features), _normalized("queries", queries)
+    count = min(count, len(features))
+    if importlib.util.find_spec("faiss") is not None:
+        import faiss
+
+        index = faiss.IndexFlatIP(features.shape[1])
+        index.add(features)
+        similarities, indices = index.search(queries, count)
+        return indices, similarities
+    found, step = [], max(1, _PAIRS // len(features))
+    for start in range(0, len(queries), step):
+        scores = queries[start : start + step] @ features.T
+        best = np.argpartition(scores, -count, axis=1)[:, -count:]
+        similarities = np.take_along_axis(scores, best, 1)
+        order = np.argsort(-similarities, axis=1, kind="stable")
+        found.append([np.take_along_axis(array, order, 1) for array in (best, similarities)])
+    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+
+
+def _normalized(name, vectors):
+    vectors = np.ascontiguousarray(vectors, "float32")
+    if not np.isfinite(vectors).all():
+        raise ValueError(f"`{name}` must be finite. Received: NaN or infinity")
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, np.finfo("float32").tiny)
+
+
+@dataclasses.dataclass(frozen=True)
+class SimilarImages:
+    """The result of `find_similar`.
+
+    Args:
+        pairs: tuples `(similarity, id, other, other_id)`: the index of the set of the other image
+            and its id; the most similar first.
+    """
+
+    pairs: tuple[tuple[float, str, int, str], ...]
+
+    # Why the images are left out, after "images that".
+    reason = "are in a test set"
+
+    @property
+    def ids(self):
+        """Ids of the images to leave out."""
+        return [id for _, id, _, _ in self.pairs]
+
+
+def find_similar(store, others, min_similarity):
+    """Find for each image the most similar one of other sets, if it is similar enough.
+
+    Args:
+        store: `FeatureStore` of the images to search.
+        others: list of `FeatureStore`s of the same model.
+        min_similarity: least cosine similarity, above 0 and up to 1.
+
+    Returns:
+        `SimilarImages`.
+
+    Raises:
+        ValueError: as `nearest`, or if `min_similarity` is out of range.
+    """
+    if not 0 < min_similarity <= 1:
+        raise ValueError(
+            "`min_similarity` must be above 0 and at most 1. "
+            f"Received: min_similarity={min_similarity}"
+        )
+    best = np.full(len(store.ids), -np.inf), np.zeros(len(store.ids), int), store.ids.copy()
+    for number, other in enumerate(others):
+        indices, similarities = (found[:, 0] for found in other.search(store.features, 1))
+        is_better = similarities > best[0]
+        for column, values in zip(best, (similarities, number, other.ids[indices]), strict=True):
+            np.copyto(column, values, where=is_better, casting="unsafe")
+    rows = zip(best[0].tolist(), store.ids, best[1].tolist(), best[2], strict=True)
+    return SimilarImages(
+        tuple(sorted((row for row in rows if row[0] >= min_similarity), reverse=True))
+    )
