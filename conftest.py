@@ -22,8 +22,8 @@ def pytest_ignore_collect(collection_path, config):
 SLOW_EXAMPLES = {
     "checkpoints.catalog.card.model_card",
     "checkpoints.save.save_checkpoint",
-    "data.deduplication.groups.find_groups",
-    "data.deduplication.pairs.find_duplicates",
+    "data.deduplication.copies.find_groups",
+    "data.deduplication.copies.find_duplicates",
     "evaluation.features.extract_features",
     "evaluation.fewshot.evaluate_fewshot",
     "evaluation.fewshot.FewshotAccuracy",

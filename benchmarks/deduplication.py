@@ -12,9 +12,8 @@ import time
 import numpy as np
 import tyro
 
-from keras_vit.data.deduplication.hashes import WORDS, Hashes, view_colors
-from keras_vit.data.deduplication.pairs import MAX_DISTANCE, Matcher
-from keras_vit.data.deduplication.parts import HashParts
+from keras_vit.data.deduplication.copies import MAX_DISTANCE, Matcher
+from keras_vit.data.deduplication.hashes import WORDS, Hashes, HashParts, view_colors
 from keras_vit.data.sources.base import Source
 
 _VIEWS = 26

@@ -15,7 +15,7 @@ import numpy as np
 import tyro
 
 import keras_vit
-from keras_vit.data.sources.listing import list_images
+from keras_vit.data.sources.folder import list_images
 from keras_vit.serving import Predictor
 from keras_vit.serving.loaded import preprocess_files
 

@@ -29,7 +29,7 @@ PACKAGES = (
 IN_TRAINING = ("losses", "optimizers", "callbacks")
 # Tables, which have no `__module__`.
 TABLES = {
-    "keras_vit.data.AUGMENTATIONS": "keras_vit.data.images.augmentations",
+    "keras_vit.data.AUGMENTATIONS": "keras_vit.data.images.preprocessing",
     "keras_vit.data.DATASETS": "keras_vit.data.sources.paper",
     "keras_vit.models.VARIANTS": "keras_vit.models.variants",
     "keras_vit.training.RECIPES": "keras_vit.training.recipes",

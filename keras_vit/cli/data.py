@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.data.images.augmentations import AUGMENTATIONS
+from keras_vit.data.images.preprocessing import AUGMENTATIONS
 from keras_vit.data.sources.kinds import has_path
 from keras_vit.data.sources.splits import SPLITS
 
@@ -99,7 +99,7 @@ class Data:
         draw_contact_sheet(rows, train.class_names, self.picture)
 
     def _draw_masks(self, source):
-        from keras_vit.data.images.masks import examples_of
+        from keras_vit.data.sources.masks import examples_of
         from keras_vit.inspection.figures.drawing import SHEET_TITLE
         from keras_vit.inspection.figures.masks import draw_masks
 
@@ -162,7 +162,7 @@ class Data:
     def write(self, splits):
         """Write TFRecord files."""
         from keras_vit.data.digest import scan_records
-        from keras_vit.data.sources.records.writer import write_records
+        from keras_vit.data.sources.records import write_records
 
         if any(source.has_masks for source in splits.values()):
             raise ValueError("`--records` is for datasets without masks. Received: one with masks")
@@ -187,7 +187,7 @@ def check_picture(path):
 
 def print_left_out(dataset):
     """Print how many files of a dataset are left out, by reason, if there are any."""
-    from keras_vit.data.sources.listing import describe_left_out
+    from keras_vit.data.sources.folder import describe_left_out
 
     if dataset.info.left_out:
         print(describe_left_out(dataset.info.left_out))

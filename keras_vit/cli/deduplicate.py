@@ -122,12 +122,12 @@ class Deduplicate:
         return source
 
     def _parts(self, train):
-        from keras_vit.data.deduplication.parts import HashParts
+        from keras_vit.data.deduplication.hashes import HashParts
 
         return HashParts(train, self.hashes, absolute_name(self.train))
 
     def _find_duplicates(self, train):
-        from keras_vit.data.deduplication.pairs import find_duplicates
+        from keras_vit.data.deduplication.copies import find_duplicates
         from keras_vit.data.deduplication.pictures import draw_pairs
         from keras_vit.data.exclusion import write_ids
 
@@ -174,7 +174,7 @@ class Deduplicate:
 
     def _find_groups(self, source):
         from keras_vit.core.text import name_some
-        from keras_vit.data.deduplication.groups import find_groups
+        from keras_vit.data.deduplication.copies import find_groups
         from keras_vit.data.deduplication.pictures import draw_groups
         from keras_vit.data.exclusion import write_ids
 

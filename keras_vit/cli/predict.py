@@ -73,7 +73,7 @@ class Predict:
         """
         from keras_vit.cli.convert import as_image_size
         from keras_vit.data.inputs.find import find_images
-        from keras_vit.data.sources.listing import SUFFIXES
+        from keras_vit.data.sources.folder import SUFFIXES
         from keras_vit.serving import Predictor
 
         if not self.images:
@@ -149,7 +149,7 @@ class Predict:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.data.images.decoding import decode
         from keras_vit.data.inputs.find import find_images
-        from keras_vit.data.sources.listing import short_names
+        from keras_vit.data.sources.folder import short_names
         from keras_vit.evaluation.segmentation import segment
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.figures.masks import draw_masks

@@ -51,7 +51,7 @@ def predicted(predictor, images):
 
 def tell_left_out(images):
     """Log how many files were left out, by reason."""
-    from keras_vit.data.sources.listing import describe_left_out
+    from keras_vit.data.sources.folder import describe_left_out
 
     if images.left_out:
         logging.getLogger("keras_vit").info("%s", describe_left_out(images.left_out))

@@ -95,8 +95,7 @@ class Search:
             yield found["id"], found["features"], found["error"]
 
     def _draw(self, store, drawn):
-        from keras_vit.data.inputs.find import find_images
-        from keras_vit.data.inputs.thumbnails import thumbnails
+        from keras_vit.data.inputs.find import find_images, thumbnails
         from keras_vit.evaluation.stored import is_store, read_features
         from keras_vit.inspection.figures.neighbors import draw_neighbors
 

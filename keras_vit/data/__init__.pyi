@@ -2,12 +2,12 @@
 
 from .dataset import Dataset as Dataset
 from .dataset import DatasetInfo as DatasetInfo
-from .deduplication.groups import find_groups as find_groups
-from .deduplication.pairs import find_duplicates as find_duplicates
-from .deduplication.parts import HashParts as HashParts
+from .deduplication.copies import find_duplicates as find_duplicates
+from .deduplication.copies import find_groups as find_groups
+from .deduplication.hashes import HashParts as HashParts
 from .exclusion import write_ids as write_ids
-from .images.augmentations import AUGMENTATIONS as AUGMENTATIONS
-from .images.augmentations import Augmentation as Augmentation
+from .images.preprocessing import AUGMENTATIONS as AUGMENTATIONS
+from .images.preprocessing import Augmentation as Augmentation
 from .images.preprocessing import Preprocessing as Preprocessing
 from .images.scaling import preprocess as preprocess
 from .images.transforms import hyper_rule_sizes as hyper_rule_sizes
@@ -16,4 +16,4 @@ from .loading import find_source as find_source
 from .loading import load as load
 from .masked_patches import mask_patches as mask_patches
 from .sources.paper import DATASETS as DATASETS
-from .sources.records.writer import write_records as write_records
+from .sources.records import write_records as write_records

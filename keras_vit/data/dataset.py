@@ -27,7 +27,7 @@ import tensorflow as tf
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.data.images.decoding import explain
-from keras_vit.data.images.image_maker import ImageMaker
+from keras_vit.data.images.transforms import ImageMaker
 from keras_vit.data.skipped import IN_A_LIST, Skipped
 from keras_vit.data.sources.base import Source, not_among
 from keras_vit.data.sources.features import FeatureMaker, compute_features, feature_source

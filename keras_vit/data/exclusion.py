@@ -6,8 +6,7 @@ import pathlib
 
 from keras_vit.core.files import replacing
 from keras_vit.core.text import name_some
-from keras_vit.data.deduplication.groups import Groups
-from keras_vit.data.deduplication.pairs import Duplicates
+from keras_vit.data.deduplication.copies import Duplicates, Groups
 
 
 def leave_out(source, ids, name, split, find_every):

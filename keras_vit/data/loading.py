@@ -15,11 +15,11 @@ from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.exclusion import leave_out
-from keras_vit.data.images.image_maker import ImageMaker
-from keras_vit.data.images.masks import MaskMaker
 from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessing
+from keras_vit.data.images.transforms import ImageMaker
 from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.kinds import KINDS, find_kind, names_with
+from keras_vit.data.sources.masks import MaskMaker
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.data.sources.splits import SPLITS
 

@@ -12,9 +12,9 @@ from keras import ops
 
 from keras_vit.core.choices import IGNORED
 from keras_vit.core.pixels import MAX_PIXELS
-from keras_vit.data.images.masks import examples_of
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.base import Source
+from keras_vit.data.sources.masks import examples_of
 from keras_vit.evaluation.classification import check_same_classes
 from keras_vit.evaluation.metrics import confusion_matrix
 

@@ -58,8 +58,7 @@ def upright(encoded, image):
     """
     import tensorflow as tf
 
-    from keras_vit.data.images.decoding import read_orientation, turn_upright
-    from keras_vit.data.images.headers import BMP, GIF
+    from keras_vit.data.images.decoding import BMP, GIF, read_orientation, turn_upright
 
     orientation = read_orientation(encoded)
     if orientation == 1 and not encoded.startswith((GIF, BMP)):

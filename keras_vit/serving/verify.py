@@ -7,7 +7,7 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_vit.data.sources.listing import describe_left_out, list_images
+from keras_vit.data.sources.folder import describe_left_out, list_images
 from keras_vit.models.model import image_spec_of
 from keras_vit.models.parts import stored_size
 from keras_vit.serving.loaded import load_export, preprocess_files

@@ -18,7 +18,7 @@ from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import check_model_path
 from keras_vit.core.arguments import check_integer, is_number
 from keras_vit.core.process import available_memory
-from keras_vit.data.images.headers import declared_size
+from keras_vit.data.images.decoding import declared_size
 from keras_vit.data.loading import load
 from keras_vit.models import find_variant
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE, Options, is_resnet

@@ -24,8 +24,8 @@ from keras_vit.data.dataset import Dataset
 from keras_vit.data.loading import load
 from keras_vit.data.processes import process
 from keras_vit.data.skipped import explaining_errors
+from keras_vit.data.sources.folder import describe_left_out
 from keras_vit.data.sources.kinds import absolute_name
-from keras_vit.data.sources.listing import describe_left_out
 from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 from keras_vit.training import distribution
 from keras_vit.training.callbacks import MeasureRegularly, assign_averages

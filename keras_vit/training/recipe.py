@@ -8,7 +8,7 @@ from typing import Literal
 
 from keras_vit.core.arguments import check_choice, is_integer, is_number
 from keras_vit.core.choices import SEGMENTATION, SEGMENTER_HEADS, TARGETS
-from keras_vit.data.images.augmentations import AUGMENTATIONS
+from keras_vit.data.images.preprocessing import AUGMENTATIONS
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS, POSITION_PLACEMENTS
 
 # Optimizers that compute as optax does.

@@ -9,9 +9,9 @@ import numpy as np
 from keras_vit.core.choices import IGNORED, SEGMENTATION, TARGETS
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.text import name_some
-from keras_vit.data.images.masks import count_pixels
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
+from keras_vit.data.sources.masks import count_pixels
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.inference import for_inference
 from keras_vit.models.masked_patches import masked_patch_predictor

@@ -91,12 +91,8 @@ def test_an_error_names_what_was_meant(arguments, meant, capsys):
     [
         ("zzz", "must be the name of a command; `keras-vit --help` lists them. Received: 'zzz'"),
         ("predict cat.jpg START", "must be a model or an export, and images come after it"),
-        ("data cifar_10", "; did you mean cifar10?"),
-        ("data folders:photos", "; did you mean folder:photos?"),
         ("export START exported --format tflite", " (did you mean litert?)"),
         ("predict cat.jpg", "after the model, the first argument. Received: the model 'cat.jpg'"),
-        ("evaluate START --data digits --split val", "; did you mean 'validation'?"),
-        ("data .", "; did you mean folder:.?"),
         (f"train auto {GIVEN} --steps 9", "`auto` chooses these, and recipes such as `finetune`"),
     ],
 )

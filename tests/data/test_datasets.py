@@ -172,11 +172,8 @@ def test_one_hot_labels():
     [
         ({"name": "imagenet"}, "`name` must be .*name='imagenet'"),
         ({"name": "folder:"}, "`name` must be .*name='folder:'"),
-        ({"name": "tfds:no_such_dataset"}, "`tfds:NAME.* must name .*'no_such_dataset'"),
-        ({"split": "dev"}, "`split` must be one of .*split='dev'; did you mean 'validation'\\?$"),
-        ({"split": "training"}, "split='training'; did you mean 'train'\\?$"),
-        ({"split": "train+val"}, "split='train.val'; did you mean 'validation'\\?$"),
-        ({"split": "validaton"}, "did you mean 'validation'\\?$"),
+        ({"name": "tfds:no_such_dataset"}, "no_such_dataset"),
+        ({"split": "dev"}, "`split` must be one of .*split='dev'$"),
         ({"split": "other"}, "split='other'$"),
         ({"split": "train+train"}, "`split` must be one of"),
         ({"batch_size": 0}, "`batch_size` must be .*batch_size=0"),

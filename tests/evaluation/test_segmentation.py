@@ -49,7 +49,7 @@ def test_images_of_any_size(size, model):
 def test_metrics_are_those_of_keras_and_of_the_definition(model, tmp_path):
     source = find_source(f"masks:{write_masks(tmp_path)}", "test")
     found = evaluate_segmentation(model, source)
-    from keras_vit.data.images.masks import examples_of
+    from keras_vit.data.sources.masks import examples_of
 
     mean_iou = keras.metrics.MeanIoU(3, ignore_class=IGNORED)
     pairs = [(mask, segment(model, image).argmax(-1)) for image, mask in examples_of(source)]

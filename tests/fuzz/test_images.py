@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from keras_vit.core.pixels import MAX_PIXELS
-from keras_vit.data.images.decoding import decode
-from keras_vit.data.images.headers import BMP, GIF, declared_size
-from keras_vit.data.images.masks import read_mask
+from keras_vit.data.images.decoding import BMP, GIF, declared_size, decode
+from keras_vit.data.sources.masks import read_mask
 from tests.fixtures.images import encode, random_image
 from tests.fuzz.damage import FUZZ, damaged
 

@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from keras_vit.data.images.augmentations import Augmentation
+from keras_vit.data.images.preprocessing import Augmentation
 from keras_vit.data.loading import load
 from keras_vit.data.sources.paper import check_augmentation
 from keras_vit.training.job import load_training_data

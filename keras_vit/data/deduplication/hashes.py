@@ -1,20 +1,23 @@
-"""Perceptual hashes of the images of a dataset."""
+"""Perceptual hashes of the images of a dataset, in memory or in files."""
 
 import dataclasses
+import json
+import math
+import os
+import pathlib
+import zipfile
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 import tqdm
 from PIL import Image
 
+from keras_vit.core.arguments import check_integer
+from keras_vit.core.files import differences, read_npz, replacing
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.base import Source
-from keras_vit.data.sources.segmentation.folder import unpack
-
-try:
-    import imagehash
-except ModuleNotFoundError:
-    imagehash = None
+from keras_vit.data.sources.masks import unpack
 
 # The lowest 12 x 12 frequencies. With 8 x 8, skies and blurred pictures are alike; with 16 x 16, a
 # crop changes more bits than an index can search for.
@@ -35,6 +38,12 @@ VIEW_SIDE = 8
 _COLORS_SIDE = 16
 # Standard deviation in grey levels of 255, below which an image counts as blank.
 _MIN_CONTRAST = 4
+# The file that records of which images the parts of a directory are.
+RECORD = "hashes.json"
+# To be increased if images get other hashes: parts of other versions are then refused.
+_VERSION = 1
+# Arrays of a part.
+_ARRAYS = ("numbers", "words", "colors", "skipped", "blank")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,64 +93,163 @@ def hash_images(source, all_views=False, name="images"):
         image are above their median.
     """
     with tqdm.tqdm(desc=name, total=source.num_examples, unit=" images") as progress:
-        hashes = hash_examples(source, source.examples, source.numbers, all_views, progress.update)
+        hashes = hash_examples(source, None, all_views, progress.update)
     check_decoded(source.num_examples, len(hashes.skipped), name)
     return hashes
 
 
-def hash_part(source, numbers, on_image=None):
-    """Hash the examples with some numbers, without reading the others.
+def hash_examples(source, numbers=None, all_views=False, on_image=None):
+    """Hash examples of a source.
 
     Args:
         source: the `Source`.
-        numbers: int64 array, sorted.
+        numbers: int64 array, sorted, of the numbers of the examples; others are not read. `None`
+            for all.
+        all_views: as in `hash_images`.
         on_image: function without arguments, called after each image that could be decoded.
 
     Returns:
         `Hashes` in the order of the numbers, one per image.
     """
-    hashes = hash_examples(source, source.some(numbers), numbers, False, on_image)
-    order = np.argsort(hashes.numbers)
-    ordered = {name: getattr(hashes, name)[order] for name in ("numbers", "words", "colors")}
-    return dataclasses.replace(hashes, **ordered, blank=np.sort(hashes.blank))
-
-
-def hash_examples(source, examples, expected, all_views, on_image=None):
-    """Hash examples of a source.
-
-    Args:
-        source: the `Source`.
-        examples: dataset like `source.examples`.
-        expected: int64 array of the numbers of the examples.
-        all_views: as in `hash_images`.
-        on_image: as in `hash_part`.
-
-    Returns:
-        `Hashes` in the order of the examples.
-    """
-    if imagehash is None:
-        raise ValueError(
-            "De-duplication needs imagehash: pip install 'keras-vit-zoo[dedup]'. "
-            "Received: no imagehash"
-        )
-    blank, numbers, words, colors = [], [], [], []
+    examples = source.examples if numbers is None else source.some(numbers)
+    expected = source.numbers if numbers is None else numbers
+    blank, found = [], []
     for number, pixels, thumbnail in _thumbnails(source, examples).as_numpy_iterator():
         if on_image is not None:
             on_image()
         if pixels.std() < _MIN_CONTRAST:
             blank.append(number)
             continue
-        numbers.append(number)
         views = _views(pixels) if all_views else [pixels]
-        words.append(np.stack([hash_pixels(view) for view in views]))
-        colors.append(thumbnail if all_views else view_colors(thumbnail, 0))
+        words = np.stack([hash_pixels(view) for view in views])
+        found.append((number, words, thumbnail if all_views else view_colors(thumbnail, 0)))
+    if numbers is not None:
+        found, blank = sorted(found, key=lambda row: row[0]), sorted(blank)
+    kept, words, colors = zip(*found, strict=True) if found else ((), (), ())
     side, views = (_COLORS_SIDE, 2 * len(_CROPS)) if all_views else (VIEW_SIDE, 1)
     words = np.array(words, "uint16").reshape(len(words), views, WORDS)
     colors = np.array(colors, "uint8").reshape(len(colors), side, side, 3)
-    numbers, blank = np.array(numbers, "int64"), np.array(blank, "int64")
-    skipped = expected[~np.isin(expected, np.concatenate([numbers, blank]))]
+    kept, blank = np.array(kept, "int64"), np.array(blank, "int64")
+    skipped = expected[~np.isin(expected, np.concatenate([kept, blank]))]
     source.check_readable(skipped)
-    return Hashes(source, numbers, words, colors, skipped, blank)
+    return Hashes(source, kept, words, colors, skipped, blank)
+
+
+class HashParts:
+    """The hashes of the images of a large source, in files of a directory, each written once.
+
+    The images of a part and its name depend on the source and on `part_size` alone. So shards on
+    several machines write what one process would, and what is there need not be computed again.
+    Iteration yields the `Hashes` of one part after the other, and computes those that are missing.
+
+    Args:
+        source: the `Source`.
+        directory: directory of the parts; it is made if it does not exist.
+        data: name of the data, which the directory records.
+        part_size: number of images in a part.
+
+    Raises:
+        ValueError: if the directory is of other images.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_vit.data.loading import find_source
+    >>> digits = find_source("digits", "test", classes=["1", "7"])
+    >>> parts = HashParts(digits, tempfile.mkdtemp(), "digits", part_size=50)
+    >>> parts.missing(shard=(0, 2))
+    [0]
+    >>> len(parts.write(0).numbers)
+    50
+    >>> parts.missing()
+    [1]
+    """
+
+    def __init__(
+        self, source: Source, directory: str | os.PathLike, data: str, part_size: int = 5000
+    ) -> None:
+        check_integer("part_size", part_size, 1)
+        self.source, self.part_size = source, part_size
+        self.directory = pathlib.Path(directory).expanduser()
+        # `Source.some` takes sorted numbers; those of a large set are not copied for nothing.
+        is_sorted = np.all(source.numbers[:-1] <= source.numbers[1:])
+        self._numbers = source.numbers if is_sorted else np.sort(source.numbers)
+        self.count = math.ceil(len(self._numbers) / part_size)
+        self._check_record(
+            {
+                "data": data,
+                "num_images": len(self._numbers),
+                "digest_of_images": source.digest(),
+                "part_size": part_size,
+                "version": _VERSION,
+            }
+        )
+
+    def __iter__(self):
+        for part in range(self.count):
+            hashes = self._load(part)
+            yield self.write(part) if hashes is None else hashes
+
+    def path(self, part):
+        """Return the file of a part."""
+        return self.directory / f"part-{part:05d}-of-{self.count:05d}.npz"
+
+    def numbers(self, part):
+        """Return the numbers of the examples of a part."""
+        return self._numbers[part * self.part_size : (part + 1) * self.part_size]
+
+    def size(self, parts):
+        """Return the number of images in a list of parts."""
+        return sum(len(self.numbers(part)) for part in parts)
+
+    def missing(self, shard=(0, 1)):
+        """Return the parts of a shard, `(index, count)`, that are not there or not whole."""
+        index, count = shard
+        return [part for part in range(index, self.count, count) if self._load(part) is None]
+
+    def write(self, part: int, on_image: Callable | None = None) -> Hashes:
+        """Hash the images of a part and write its file.
+
+        Args:
+            part: number of the part.
+            on_image: as in `keras_vit.data.deduplication.hashes.hash_examples`.
+
+        Returns:
+            `Hashes`.
+        """
+        hashes = hash_examples(self.source, self.numbers(part), on_image=on_image)
+        self.store(part, hashes)
+        return hashes
+
+    def store(self, part, hashes):
+        """Write the file of a part, of which the `Hashes` are known."""
+        with replacing(self.path(part)) as partial:
+            np.savez(partial, **{name: getattr(hashes, name) for name in _ARRAYS})
+
+    def _load(self, part):
+        """Return the `Hashes` of a part, or `None` if its file is not there or not whole."""
+        try:
+            arrays = read_npz(self.path(part))
+            found = np.concatenate([arrays[name] for name in ("numbers", "skipped", "blank")])
+            lengths = {len(arrays[name]) for name in ("numbers", "words", "colors")}
+            is_whole = np.array_equal(np.sort(found), self.numbers(part)) and len(lengths) == 1
+            return Hashes(self.source, **arrays) if is_whole else None
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
+            # A disk lost it; it is written again.
+            return None
+
+    def _check_record(self, record):
+        """Record the images in a new directory, or check that a directory is of the same images."""
+        path = self.directory / RECORD
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            with replacing(path) as partial:
+                partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if changed := differences(before, record):
+            raise ValueError(
+                "`hashes` must be a new directory, or one of the same images. "
+                f"Received: hashes={str(self.directory)!r}, begun with others: {', '.join(changed)}"
+            )
 
 
 def check_decoded(num_images, num_skipped, name):
@@ -155,6 +263,9 @@ def check_decoded(num_images, num_skipped, name):
 
 def hash_pixels(pixels):
     """Return the hash of a grey image, uint8 `(height, width)`, as a uint16 array `(WORDS,)`."""
+    # Imported when it is needed: it is an optional dependency.
+    import imagehash
+
     bits = imagehash.phash(Image.fromarray(pixels), HASH_SIZE).hash
     # Each word has bits of low and high frequencies, so that few images have the same word.
     return np.packbits(bits.reshape(-1, WORDS).T).view("uint16")

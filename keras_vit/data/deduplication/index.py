@@ -53,50 +53,22 @@ class HashIndex:
             for pairs in table.candidates(queries[:, word], columns[0], self.max_distance):
                 yield _keep_near(columns, self._columns, *pairs, self.max_distance)
 
+    def nearest(self, queries):
+        """Find the nearest hash for each query, if one is near enough.
 
-class NearestIndex:
-    """An index of hashes that finds the nearest one. Equal hashes are stored once.
-
-    Args:
-        hashes: uint16 array `(hashes, WORDS)`.
-        max_distance: greatest number of bits that may differ.
-    """
-
-    def __init__(self, hashes, max_distance):
-        hashes, self._first, _ = _distinct(hashes)
-        self._index = HashIndex(hashes, max_distance)
-
-    def find(self, queries):
-        """Return the nearest hash of each query, as `find_nearest` does."""
+        Returns:
+            `(indices, distances)`, int64 arrays `(queries,)`: the index of the first of the nearest
+            hashes and its distance; both are -1 if none is near enough.
+        """
         queries, _, inverse = _distinct(queries)
         none = np.iinfo("int64").max
         # Distance and index in one number, so that the minimum is the nearest.
         best = np.full(len(queries), none)
-        for query, found, distances in self._index.near(queries):
-            np.minimum.at(best, query, distances.astype("int64") << 40 | self._first[found])
+        for query, found, distances in self.near(queries):
+            np.minimum.at(best, query, distances.astype("int64") << 40 | found)
         best = best[inverse]
         is_found = best != none
         return np.where(is_found, best & (2**40 - 1), -1), np.where(is_found, best >> 40, -1)
-
-
-def find_nearest(queries, hashes, max_distance):
-    """Find the nearest hash for each query, if one is near enough. The search is exact.
-
-    Args:
-        queries: uint16 array `(queries, WORDS)`.
-        hashes: uint16 array `(hashes, WORDS)`.
-        max_distance: greatest number of bits that may differ.
-
-    Returns:
-        `(indices, distances)`, int64 arrays `(queries,)`: the index of the first of the nearest
-        hashes and its distance; both are -1 if none is near enough.
-
-    Example:
-    >>> hashes = np.array([[0] * 9, [65535] * 9], "uint16")
-    >>> find_nearest(hashes ^ np.uint16(1), hashes[1:], max_distance=9)
-    (array([-1,  0]), array([-1,  9]))
-    """
-    return NearestIndex(hashes, max_distance).find(queries)
 
 
 def _distinct(hashes):

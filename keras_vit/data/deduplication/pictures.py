@@ -24,15 +24,12 @@ def draw_pairs(pairs, train, tests, path):
         _read_tiles(source, {pair.test_id for pair in pairs if pair.test_set == place})
         for place, source in enumerate(tests)
     ]
-    sheet = Image.new("RGB", (2 * _TILE, max(len(pairs), 1) * (_TILE + _CAPTION)), "white")
-    drawing = ImageDraw.Draw(sheet)
-    for row, pair in enumerate(pairs):
-        top = row * (_TILE + _CAPTION)
-        sheet.paste(ours[pair.train_id], (0, top + _CAPTION))
-        sheet.paste(theirs[pair.test_set][pair.test_id], (_TILE, top + _CAPTION))
-        caption = f"{pair.distance} bits: {pair.train_id}\n{pair.test_id}"
-        drawing.text((2, top + 2), _as_ascii(caption), fill="black")
-    sheet.save(path, "PNG")
+    rows = []
+    for pair in pairs:
+        heading = f"{pair.distance} bits: {pair.train_id}\n{pair.test_id}"
+        tiles = [ours[pair.train_id], theirs[pair.test_set][pair.test_id]]
+        rows.append((heading, [(tile, "") for tile in tiles]))
+    _draw(rows, 2, _CAPTION, path)
 
 
 def draw_groups(groups, source, path):
@@ -44,19 +41,26 @@ def draw_groups(groups, source, path):
         path: path of the PNG file to write.
     """
     tiles = _read_tiles(source, {id for group in groups for id in group[:_IN_A_ROW]})
-    columns = min(_IN_A_ROW, max(map(len, groups), default=1))
+    rows = [
+        (f"{len(group)} images", [(tiles[id], _in_two_lines(id)) for id in group[:_IN_A_ROW]])
+        for group in groups
+    ]
+    columns = max((len(tiles) for _, tiles in rows), default=1)
     # The number of images, then two lines of ids, above the tiles.
-    caption = 3 * _CAPTION // 2 + 5
-    height = caption + _TILE
-    sheet = Image.new("RGB", (columns * _TILE, max(len(groups), 1) * height), "white")
+    _draw(rows, columns, 3 * _CAPTION // 2 + 5, path)
+
+
+def _draw(rows, columns, above, path):
+    """Draw rows of a heading and of tiles, each with a text above it."""
+    height = above + _TILE
+    sheet = Image.new("RGB", (columns * _TILE, max(len(rows), 1) * height), "white")
     drawing = ImageDraw.Draw(sheet)
-    for row, group in enumerate(groups):
+    for row, (heading, tiles) in enumerate(rows):
         top = row * height
-        drawing.text((2, top + 5), f"{len(group)} images", fill="black")
-        for column, id in enumerate(group[:_IN_A_ROW]):
-            left = column * _TILE
-            drawing.text((left + 2, top + _CAPTION // 2 + 5), _in_two_lines(id), fill="black")
-            sheet.paste(tiles[id], (left, top + caption))
+        drawing.text((2, top + 2), _as_ascii(heading), fill="black")
+        for column, (tile, text) in enumerate(tiles):
+            drawing.text((column * _TILE + 2, top + _CAPTION // 2 + 5), text, fill="black")
+            sheet.paste(tile, (column * _TILE, top + above))
     sheet.save(path, "PNG")
 
 

@@ -8,30 +8,51 @@ import functools
 import io
 import re
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.pixels import MAX_PIXELS
-from keras_vit.data.images.devices import leave_accelerators
-from keras_vit.data.images.headers import (
-    BMP,
-    GIF,
-    JPEG,
-    PNG,
-    declared_size,
-    is_animated_webp,
-    require,
-    starts_with,
-    webp_has_alpha,
-)
-from keras_vit.data.sources.listing import other_format
 
+JPEG, PNG, GIF, BMP = b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM"
+_JPEG_END = b"\xff\xd9"
+# Formats that are not decoded, by how their files begin.
+_OTHER_FORMATS = {
+    "TIFF": rb"II[*+]\0|MM\0[*+]",
+    "JPEG 2000": rb"\0\0\0\x0cjP",
+    "JPEG XL": rb"\xff\x0a|\0\0\0\x0cJXL ",
+    "HEIC": rb".{4}ftyp(he[iv]|mif|msf)",
+    "AVIF": rb".{4}ftypavi",
+    "HTML or XML": rb"<",
+    "a Git LFS pointer": rb"version https://git-lfs",
+}
+# Bytes in which PNG and WebP files have their sizes.
+_HEAD = 32
+# Number of values of a tensor that a message shows.
+_SHOWN = 8
 # The colors of a pixel of a JPEG are interpolated from its neighbors. A part that is decoded alone
 # differs at its edges, by up to 16 of 255, unless the neighbors are decoded too.
 _JPEG_MARGIN = 4
 
 EXIF_ORIENTATION = 0x0112
 _SIZE_RULE = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and width are"
+
+
+def leave_accelerators():
+    """Hide accelerators from TensorFlow if it is not the backend.
+
+    TensorFlow would reserve almost all of their memory at its first operation. A program that has
+    used TensorFlow before is left as it is.
+    """
+    if keras.backend.backend() == "tensorflow":
+        return
+    for kind in ("GPU", "TPU"):
+        try:
+            tf.config.set_visible_devices([], kind)
+        except RuntimeError:
+            # "Visible devices cannot be modified after being initialized".
+            return
+
 
 # All modules that read images import this one.
 leave_accelerators()
@@ -81,6 +102,77 @@ def decode_in_graph(encoded, accurate=False):
 # The same for datasets. TensorFlow visits the operations of all decoders one by one, also of those
 # that are not used, unless they are in a function that is not inlined.
 decode_function = tf.function(decode, autograph=False, experimental_attributes={"_noinline": True})
+
+
+def declared_size(encoded):
+    """Return the height and the width in the header of a file, before its pixels are decoded.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a file.
+
+    Returns:
+        An int32 tensor `(2,)`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if the bytes are not a JPEG, PNG or WebP file.
+    """
+    head = _head(encoded)
+    values = tf.cast(tf.ensure_shape(tf.io.decode_raw(head, tf.uint8), (_HEAD,)), tf.int32)
+    is_webp = starts_with(head, b"RIFF") & (tf.strings.substr(head, 8, 4) == b"WEBP")
+    kind = tf.where(is_webp, tf.strings.substr(head, 12, 4), b"")
+
+    def sides(width, height):
+        """Return the integers of some bytes of the header, the lowest first."""
+        columns = tf.gather(values, [[*height], [*width]])
+        return tf.reduce_sum(columns * 256 ** np.arange(len(width), dtype="int32"), axis=1)
+
+    # WebP files without extensions (VP8 and VP8L) have sides of 14 bits.
+    side = 2**14
+    return tf.case(
+        [
+            (starts_with(head, JPEG), lambda: tf.io.extract_jpeg_shape(encoded)[:2]),
+            (starts_with(head, PNG), lambda: sides(range(19, 15, -1), range(23, 19, -1))),
+            (kind == b"VP8X", lambda: sides((24, 25, 26), (27, 28, 29)) + 1),
+            (kind == b"VP8L", lambda: sides((21, 22, 23), (22, 23, 24)) // (64, 1) % side + 1),
+            (kind == b"VP8 ", lambda: sides((26, 27), (28, 29)) % side),
+        ],
+        default=lambda: _refuse("Unknown image file format"),
+    )
+
+
+def _head(encoded):
+    """Return the first bytes of a file; beyond its end they are zeros, which are not a size."""
+    # `substr` refuses a place after the end, with a message of bytes that Python cannot decode.
+    head = tf.strings.join([tf.strings.substr(encoded, 0, _HEAD), bytes(_HEAD)])
+    return tf.strings.substr(head, 0, _HEAD)
+
+
+def starts_with(encoded, signature):
+    """Whether the bytes start with a signature, as a boolean tensor."""
+    return tf.strings.substr(encoded, 0, len(signature)) == signature
+
+
+def is_complete_jpeg(encoded):
+    """Whether the bytes are a complete JPEG, as a boolean tensor.
+
+    TensorFlow may decode the upper part of a truncated JPEG without an error.
+    """
+    end = tf.maximum(tf.strings.length(encoded) - 2, 0)
+    return starts_with(encoded, JPEG) & (tf.strings.substr(encoded, end, 2) == _JPEG_END)
+
+
+def require(condition, *message):
+    """Raise `tf.errors.InvalidArgumentError` unless a condition is met.
+
+    `tf.debugging.Assert` puts the assertion in a branch, which costs more than the assertion.
+    """
+    data = [tf.convert_to_tensor(part) for part in message]
+    return tf.raw_ops.Assert(condition=condition, data=data, summarize=_SHOWN)
+
+
+def _refuse(reason):
+    with tf.control_dependencies([require(False, reason)]):
+        return tf.zeros(2, "int32")
 
 
 def decode_jpeg_part(encoded, begin, size):
@@ -187,6 +279,19 @@ def explain(error, encoded=b""):
     return " ".join(reason.replace("[", "").replace("]", "").split())
 
 
+def looks_decodable(head):
+    """Whether the first bytes of a file are those of a format that is decoded."""
+    is_webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
+    return head.startswith((JPEG, PNG, GIF, BMP)) or is_webp
+
+
+def other_format(head):
+    """Return the format that is not decoded and that the first bytes of a file show, or `None`."""
+    formats = _OTHER_FORMATS.items()
+    name = next((name for name, start in formats if re.match(start, head, re.DOTALL)), None)
+    return name and f"{name}, which is not decoded"
+
+
 def is_turned(encoded):
     """Whether the bytes of a file are those of a photograph whose EXIF says that it is not upright.
 
@@ -233,12 +338,11 @@ def _decode_by_pillow(encoded):
 
 
 def _decode_webp(encoded):
+    head = _head(encoded)
+    flags = tf.io.decode_raw(tf.strings.substr(head, 20, 1), tf.uint8)[0]
+    is_animated = (tf.strings.substr(head, 12, 4) == b"VP8X") & (flags & 2 > 0)
     # TensorFlow 2.21 writes beyond its memory when it decodes an animation.
-    is_still = ~is_animated_webp(encoded)
-    with tf.control_dependencies([require(is_still, "An animated WebP is not decoded")]):
+    with tf.control_dependencies([require(~is_animated, "An animated WebP is not decoded")]):
         encoded = tf.identity(encoded)
-    return tf.cond(
-        webp_has_alpha(encoded),
-        lambda: tf.io.decode_image(encoded, channels=4, expand_animations=False)[..., :3],
-        lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False),
-    )
+    # All channels, as 3 of an image with alpha are refused.
+    return tf.io.decode_image(encoded, expand_animations=False)[..., :3]

@@ -28,9 +28,9 @@ def preprocess(images: Any) -> Any:
         An array or tensor of the same kind and shape, `(images - 127.5) / 127.5`.
 
     Raises:
-        ValueError: if a list has images of several sizes, the images are not numbers, integers are
-            not in [0, 255], or floating-point values are NaN or not in [-63.75, 318.75]. Tensors
-            without values, in a traced function, are not checked.
+        ValueError: if the images are not numbers, integers are not in [0, 255], or floating-point
+            values are NaN or not in [-63.75, 318.75]. Tensors without values, in a traced function,
+            are not checked.
 
     Reference:
         `vit_jax/input_pipeline.py`.
@@ -39,15 +39,7 @@ def preprocess(images: Any) -> Any:
     >>> keras_vit.preprocess(np.array([0, 51, 255], "uint8"))
     array([-1. , -0.6,  1. ], dtype=float32)
     """
-    if not hasattr(images, "dtype"):
-        try:
-            images = np.asarray(images)
-        except ValueError as error:
-            shapes = ", ".join(sorted({str(np.shape(image)) for image in images})[:3])
-            raise ValueError(
-                "`images` must be an array, or a list of images of one size; `keras_vit.data.load` "
-                f"resizes those of a folder. Received: the shapes {shapes}"
-            ) from error
+    images = images if hasattr(images, "dtype") else np.asarray(images)
     _check_values(images)
     return scale_pixels(images)
 
@@ -66,10 +58,7 @@ def _check_values(images):
     dtype = getattr(images.dtype, "name", str(images.dtype))
     is_integer = "int" in dtype
     if not is_integer and "float" not in dtype:
-        hint = "; `keras_vit.serving.preprocess_files` takes paths" if "str" in dtype else ""
-        raise ValueError(
-            f"`images` must be numbers from 0 to 255. Received: images of dtype {dtype}{hint}"
-        )
+        raise ValueError(f"`images` must be numbers from 0 to 255. Received: dtype {dtype}")
     try:
         values = np.asarray(keras.ops.convert_to_numpy(images))
     # Each framework has its own error for a tensor without values, as in a traced function.

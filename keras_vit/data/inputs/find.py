@@ -1,19 +1,21 @@
-"""Find the images that a user names."""
+"""Find the images to predict that a user names."""
 
 import collections
 import itertools
 import pathlib
 
+import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 from keras_vit.core.arguments import as_objects
 from keras_vit.core.choices import PREDICTIONS_RECORD
 from keras_vit.data.digest import data_digest
-from keras_vit.data.inputs.parquet import parquet_rows
-from keras_vit.data.inputs.rows import ImageRows, rows_of
+from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
+from keras_vit.data.inputs.rows import ImageRows, parquet_rows, rows_of
 from keras_vit.data.loading import find_every, find_source
+from keras_vit.data.sources.folder import list_images
 from keras_vit.data.sources.kinds import absolute_name, find_kind
-from keras_vit.data.sources.listing import list_images
 from keras_vit.data.sources.paper import DATASETS
 
 _PARQUET = ".parquet"
@@ -65,8 +67,6 @@ def find_images(names, split=None, data_dir=None):
     (359, ['0', '3'])
     """
     names = [str(name) for name in names]
-    if not names:
-        raise ValueError("`images` must name at least one file. Received: none")
     if any(map(is_dataset, names)):
         if len(names) > 1:
             raise ValueError(f"`images` must be one dataset. Received: {', '.join(names)}")
@@ -139,3 +139,30 @@ def check_existing(names):
     for name in names:
         if not is_dataset(name) and not all(path.exists() for path in _existing(name)):
             raise ValueError(f"`images` must exist. Received: {name!r}, which does not")
+
+
+def thumbnails(images, ids, size=160):
+    """Return small pictures of some of the images.
+
+    Args:
+        images: `ImageRows`.
+        ids: set of the ids of those to read.
+        size: greatest length of a side, in pixels.
+
+    Returns:
+        A dictionary from ids to uint8 arrays `(height, width, 3)`.
+    """
+    found = {}
+    for number in range(images.num_images):
+        if (id := images.find_id(number)) in ids:
+            picture = Image.fromarray(_pixels(images.read(number, number + 1)))
+            picture.thumbnail((size, size))
+            found[id] = np.asarray(picture)
+    return found
+
+
+def _pixels(columns):
+    if "image" in columns:
+        return columns["image"][0]
+    encoded = columns["bytes"][0] if "bytes" in columns else tf.io.read_file(columns["path"][0])
+    return turn_upright(decode(encoded), read_orientation(encoded)).numpy()

@@ -1,14 +1,24 @@
-"""Images to predict, as rows that any worker can read a range of."""
+"""Images to predict, as rows that any worker can read a range of: of datasets and Parquet files."""
 
 import collections
 import dataclasses
+import itertools
+import json
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.arguments import as_objects
+from keras_vit.core.choices import ENCODED_COLUMNS
+from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import decode
+from keras_vit.data.sources.folder import short_names
+
+# Columns of Parquet files that are ids.
+_IDS = ("id", "path")
+# Rows that are in memory at once: one row group may hold all images of a file.
+_ROWS_AT_ONCE = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,3 +103,140 @@ def _names(source, label):
     if source.has_several_labels:
         return [names[index] for index in np.flatnonzero(label > 0)]
     return names[label] if 0 <= label < len(names) else None
+
+
+def parquet_rows(paths):
+    """Return the images in Parquet files as `ImageRows`.
+
+    Args:
+        paths: list of paths of files with the same columns: encoded images in `bytes`, `content` or
+            `image`, where they may be a structure with `bytes`; and perhaps `label`, text or
+            numbers, and `id` or `path`. Without the last two, an id is the name of the file, `#`,
+            and the number of the row.
+
+    Returns:
+        `ImageRows`. Ranges that follow one another are read without reading anything twice.
+
+    Raises:
+        ValueError: if a file lacks such a column of images.
+    """
+    import pyarrow.parquet
+
+    schemas, groups, counts = [], [], [[] for _ in paths]
+    for path, own in zip(paths, counts, strict=True):
+        # Closed again: there may be more files than a process may have open.
+        with pyarrow.parquet.ParquetFile(path) as file:
+            schemas.append(file.schema_arrow)
+            own += [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        groups += [(path, index) for index in range(len(own))]
+    (image, label, id), *others = {_columns_of(schema) for schema in schemas}
+    if others or image is None:
+        raise ValueError(
+            f"Parquet files must have the same column {', '.join(ENCODED_COLUMNS)} of encoded "
+            f"images, and the same `label`, `id` and `path`, if any. Received: {str(paths[0])!r}, "
+            f"with {', '.join(schemas[0].names)}{', and files with other columns' * bool(others)}"
+        )
+    names = _class_names(schemas[0], label)
+    starts = np.cumsum([0, *map(sum, counts)])
+    num_images, find_id = int(starts[-1]), _ids(paths, starts, id)
+    columns = [image, *filter(None, [label])]
+    stream = _Stream(groups, np.cumsum([0, *itertools.chain(*counts)])[:-1], columns)
+
+    def read(start, stop):
+        rows = stream.read(start, stop)
+        encoded = (row[image] for row in rows)
+        files = [file.get("bytes") if isinstance(file, dict) else file for file in encoded]
+        labels = {"label": as_objects([_name(row[label], names) for row in rows])} if label else {}
+        return {"bytes": as_objects(files), **labels}
+
+    def digest():
+        columns = [label] if label else []
+        labels = [pyarrow.parquet.read_table(path, columns=columns).to_pydict() for path in paths]
+        return data_digest((labels,), ((find_id(n),) for n in range(num_images)), num_images, paths)
+
+    return ImageRows(
+        num_images,
+        find_id,
+        read,
+        digest,
+        has_labels=label is not None,
+        has_several_labels=label is not None and "list" in str(schemas[0].field(label).type),
+        class_names=names,
+    )
+
+
+class _Stream:
+    """The rows of row groups, read forwards; other ranges begin at their row group again."""
+
+    def __init__(self, groups, starts, columns):
+        self._groups, self._starts, self._columns = groups, starts, columns
+        self._rows, self._place = iter(()), np.inf
+
+    def read(self, start, stop):
+        """Return a range of rows as dictionaries."""
+        group, last = np.searchsorted(self._starts, [start, self._place], side="right") - 1
+        if start < self._place or group > last:
+            self._rows, self._place = self._rows_from(group), self._starts[group]
+        skipped = start - self._place
+        self._place = stop
+        return list(itertools.islice(self._rows, skipped, skipped + stop - start))
+
+    def _rows_from(self, group):
+        import pyarrow.parquet
+
+        for path, index in self._groups[group:]:
+            with pyarrow.parquet.ParquetFile(path) as file:
+                options = {"row_groups": [index], "columns": self._columns}
+                for batch in file.iter_batches(_ROWS_AT_ONCE, **options):
+                    yield from batch.to_pylist()
+
+
+def _columns_of(schema):
+    """Return the names of the columns of images, labels and ids, `None` for none."""
+    import pyarrow
+
+    def holds_bytes(kind):
+        if pyarrow.types.is_struct(kind):
+            return kind.get_field_index("bytes") >= 0
+        return kind in (pyarrow.binary(), pyarrow.large_binary())
+
+    kinds = dict(zip(schema.names, schema.types, strict=True))
+    texts = (pyarrow.string(), pyarrow.large_string())
+    images = (name for name in ENCODED_COLUMNS if name in kinds and holds_bytes(kinds[name]))
+    ids = (name for name in _IDS if kinds.get(name) in texts)
+    return next(images, None), "label" if "label" in kinds else None, next(ids, None)
+
+
+def _class_names(schema, label):
+    """Return the names of numbered labels that Hugging Face's datasets record, or `None`."""
+    try:
+        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+        return tuple(features[label]["names"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _name(label, names):
+    """Return the name of a label or a list of them: that of the file, or its number as text."""
+    if label is None or isinstance(label, str):
+        return label
+    if isinstance(label, list):
+        return [_name(one, names) for one in label]
+    return names[label] if names and 0 <= label < len(names) else str(label)
+
+
+def _ids(paths, starts, column):
+    """Return the function from the number of a row to its id."""
+    import pyarrow.parquet
+
+    names = short_names(map(str, paths))
+
+    def position(number):
+        file = int(np.searchsorted(starts, number, side="right")) - 1
+        return f"{names[str(paths[file])]}#{number - starts[file]}"
+
+    if column is None:
+        return position
+    tables = [pyarrow.parquet.read_table(path, columns=[column]) for path in paths]
+    ids = pyarrow.concat_tables(tables)[column].combine_chunks()
+    return lambda number: ids[number].as_py() or position(number)

@@ -6,9 +6,8 @@ import pathlib
 import numpy as np
 
 from keras_vit.data.sources.base import take_classes
-from keras_vit.data.sources.division import divide
-from keras_vit.data.sources.folder import as_source, shares_of
-from keras_vit.data.sources.splits import SPLITS, split_names
+from keras_vit.data.sources.folder import choose, files_source
+from keras_vit.data.sources.splits import SPLITS
 
 
 def csv_file(path, split, classes=None, shard=(0, 1)):
@@ -33,11 +32,9 @@ def csv_file(path, split, classes=None, shard=(0, 1)):
     for name, part in rows.items():
         labels = [set(map(str.strip, text.split(separator))) - {""} for text in part.values()]
         known.append(sorted(set().union(*labels)))
-        shares = shares_of(given, name)
-        splits = dict.fromkeys(part, *shares) if len(shares) == 1 else None
-        splits = splits or divide(root, {".": list(part)}, shares)
-        pairs = zip(part, labels, strict=True)
-        found |= {image: own for image, own in pairs if splits[image] in split_names(split)}
+        (kept,) = choose(root, given, name, {".": list(part)}, split).values()
+        own = dict(zip(part, labels, strict=True))
+        found |= {image: own[image] for image in kept}
     names, *others = known
     if unknown := sorted(set().union(*others) - set(names)):
         raise ValueError(
@@ -49,40 +46,23 @@ def csv_file(path, split, classes=None, shard=(0, 1)):
     paths = [str(root / image) for image in found]
     labels = np.array([[name in own for name in names] for own in found.values()], "float32")
     options = {"has_no_splits": given == {"train": path}, "part_by_id": True}
-    return as_source(root, split, paths, labels, names, None, shard, **options)
+    return files_source(root, split, paths, labels, names, shard, **options)
 
 
 def _read(file):
     """Return a dictionary from the images of a CSV file to the text of their labels."""
     found = {}
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            for number, row in enumerate(csv.reader(stream, strict=True)):
-                image = pathlib.PurePosixPath(row[0].strip() if row else "")
-                is_header = not image.suffix and not (file.parent / image).exists()
-                if not row or (number == 0 and is_header):
-                    continue
-                problem = _problem(row, image, found)
-                if problem:
-                    raise ValueError(f"line {number + 1}, {','.join(row)!r}: {problem}")
-                found[str(image)] = row[1]
-        if not found:
-            raise ValueError("no lines with an image")
-    except (OSError, ValueError, csv.Error) as error:
-        raise ValueError(
-            "`csv:PATH` must name a CSV file in UTF-8 with a line for each image, once: its path, "
-            "relative to the folder of the file, and its labels, as in `cats/1.jpg,cat outdoors`. "
-            f"Received: {str(file)!r} ({error})"
-        ) from error
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        for number, row in enumerate(csv.reader(stream, strict=True), 1):
+            image = pathlib.PurePosixPath(row[0].strip() if row else "")
+            is_header = not image.suffix and not (file.parent / image).exists()
+            if not row or (number == 1 and is_header):
+                continue
+            if len(row) != 2 or str(image) in found:
+                raise ValueError(
+                    "`csv:PATH` must have one line for each image: its path, relative to the "
+                    "folder of the file, and its labels, as in `cats/1.jpg,cat outdoors`. "
+                    f"Received: line {number} of {str(file)!r}, {','.join(row)!r}"
+                )
+            found[str(image)] = row[1]
     return found
-
-
-def _problem(row, image, found):
-    """Return what is wrong with a line of a CSV file, or `None`."""
-    problems = {
-        "an image in two lines": str(image) in found,
-        "not two columns": len(row) != 2,
-        "no path of an image": not image.name,
-        "not a relative path": image.is_absolute(),
-    }
-    return next((problem for problem, is_there in problems.items() if is_there), None)

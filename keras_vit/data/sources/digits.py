@@ -17,13 +17,8 @@ def digits(split, classes=None, shard=(0, 1)):
     Reference:
         Optical Recognition of Handwritten Digits, UCI machine learning repository.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ValueError(
-            "The dataset `digits` comes with scikit-learn: pip install 'keras-vit-zoo[demo]'. "
-            "Received: name='digits'"
-        ) from error
+    from sklearn.datasets import load_digits
+
     data = load_digits()
     parts = find_parts(split, given=["train"])
     part = np.sort(np.concatenate([stratified_part(data.target, *ends) for _, *ends in parts]))

@@ -1,26 +1,49 @@
-"""Image files in one folder per class."""
+"""Folders of image files: which folders are classes and splits, and which files are images.
+
+A split that has no folder is taken from the others. The division of the images is recorded in the
+folder, so that no image ever changes its split.
+"""
 
 import collections
+import contextlib
+import hashlib
+import json
 import logging
+import os
 import pathlib
+import unicodedata
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
+from keras_vit.core.files import exclusive_lock, replacing
+from keras_vit.core.text import printable
+from keras_vit.data.images.decoding import looks_decodable, other_format
 from keras_vit.data.logging import log_once
 from keras_vit.data.sources.base import from_arrays, take_classes
-from keras_vit.data.sources.division import divide, warn_of_other_divisions
-from keras_vit.data.sources.folder_layout import class_folders, find_layout
-from keras_vit.data.sources.listing import describe_left_out, list_images
-from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
+from keras_vit.data.sources.splits import (
+    SPLIT_NAMES,
+    SPLITS,
+    describe_parts,
+    find_parts,
+    split_names,
+)
+
+# Files with these suffixes are images; the decoder checks their bytes.
+SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+# Bytes needed to recognize a format, ISO media files (HEIC, AVIF) included.
+_HEAD = 32
+# Its name is hidden, so that it does not count as a class or an image.
+RECORD = ".keras_vit_division.json"
+_WHAT = (
+    "Which images keras_vit trains, validates and tests on. Keep this file with the images: it "
+    "lets every image keep its split when others are added or deleted."
+)
 
 
 def folder(path, split, classes=None, shard=(0, 1)):
     """Find the image files of a split: one folder per class, perhaps below folders of splits.
-
-    If a folder does not have all splits, its images are divided by their names
-    (`keras_vit.data.sources.division`), and the division is recorded in the folder.
 
     Args:
         path: path of the folder.
@@ -35,37 +58,43 @@ def folder(path, split, classes=None, shard=(0, 1)):
         ValueError: if the folder does not have this layout.
     """
     root = pathlib.Path(path).expanduser()
-    if not root.is_dir():
-        raise ValueError(
-            f"`folder:PATH` must name a folder of images. Received: {str(root)!r}, "
-            f"which {'is not a folder' if root.exists() else 'does not exist'}"
-        )
-    given, left_out = find_layout(root)
-    names = check_class_names(
-        class_folders(given["train"]), f"The folders of classes in {str(given['train'])!r}"
-    )
-    warn_of_other_divisions(root, shares_of(given, "train"))
+    given = find_splits(root)
+    left_out = _count_others(root, given)
+    given = given or {"train": root}
+    find_parts(split, given)
+    names = _class_folders(given["train"])
+    check_class_names(names, f"The folders of classes in {str(given['train'])!r}")
+    _check_no_splits_in_classes(given["train"], names)
+    _warn_of_other_divisions(root, _shares(given, "train"))
     if given["train"] != root and len(given) < len(SPLITS):
         folders = {name: f"{place.name}/" for name, place in given.items()}
         log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
-    names_of_split = split_names(split)
     paths, labels = [], []
-    for given_split, given_folder in given.items():
-        listed, ignored = _list_classes(given_folder, names, given_split == "train")
-        left_out += ignored
-        listed = _part_by_name(root, given, given_split, listed, names_of_split)
-        for label, found in enumerate(listed):
-            paths += found
-            labels += [label] * len(found)
-    options = {"has_no_splits": given == {"train": root}, "part_by_id": True}
+    for name, place in given.items():
+        listed = {}
+        if unknown := sorted(set(_class_folders(place)) - set(names)):
+            raise ValueError(
+                f"The classes in {str(place)!r} must be those of `train`. Received: {unknown}"
+            )
+        for below in (place / name_of_class for name_of_class in names):
+            found, others = list_images(below) if below.is_dir() else ([], {})
+            if name == "train" and not found:
+                raise ValueError(
+                    "Every class must have images: add some to its folder, or remove it. Received: "
+                    f"{str(below)!r}, which has none. {describe_left_out(others)}".rstrip()
+                )
+            listed[_id_of(below, root)] = [_id_of(path, root) for path in found]
+            left_out.update(others)
+        for label, ids in enumerate(choose(root, given, name, listed, split).values()):
+            paths += [str(root / id) for id in ids]
+            labels += [label] * len(ids)
+    options = {"has_no_splits": given == {"train": root}, "part_by_id": True, "left_out": +left_out}
     labels = np.array(labels, "int32")
-    return as_source(
-        root, split, paths, labels, names, classes, shard, left_out=left_out, **options
-    )
+    return files_source(root, split, paths, labels, names, shard, classes, **options)
 
 
-def as_source(root, split, paths, labels, names, classes, shard, **options):
-    """Return the image files of a split as a `Source`, as `folder` does."""
+def files_source(root, split, paths, labels, names, shard, classes=None, **options):
+    """Return the image files of a split below a folder as a `Source`; see `from_arrays`."""
     if classes is not None:
         keep, labels, names = take_classes(labels, names, classes)
         paths, labels = [path for path, kept in zip(paths, keep, strict=True) if kept], labels[keep]
@@ -91,45 +120,199 @@ def _id_of(path, root):
     return pathlib.Path(path).relative_to(root).as_posix()
 
 
-def _list_classes(folder, class_names, required):
-    """Return the paths of the images of each class, and a count of the other files by reason."""
-    unknown = sorted(set(class_folders(folder)) - set(class_names))
-    if unknown:
-        raise ValueError(
-            f"The classes in {str(folder)!r} must be those of `train`. Received: {unknown}"
-        )
-    listed, left_out = [], collections.Counter()
-    for name in class_names:
-        below = folder / name
-        found, ignored = list_images(below) if below.is_dir() else ([], collections.Counter())
-        if required and not found:
+# Layout.
+
+
+def find_splits(root):
+    """Return the folders that are named like splits, a dictionary from the names of splits."""
+    given = {}
+    for split in SPLIT_NAMES:
+        found = [name for name in _folders(root) if _is_named_as(name, split)]
+        if len(found) > 1:
             raise ValueError(
-                "Every class must have images: add some to its folder, or remove it. "
-                f"Received: {str(below)!r}, which has none. {describe_left_out(ignored)}".rstrip()
+                f"A folder of images must have one folder for the split `{split}`. "
+                f"Received: {str(root)!r} with {'/ and '.join(found)}/"
             )
-        listed.append(found)
-        left_out += ignored
-    return listed, left_out
+        if found:
+            given[split] = root / found[0]
+    return given
 
 
-def _part_by_name(root, given, given_split, listed, wanted):
-    """Return the paths of each class that belong to one of the wanted splits."""
-    shares = shares_of(given, given_split)
-    wanted = set(wanted) & set(shares)
-    if not wanted:
-        return [[] for _ in listed]
-    if wanted == set(shares):
-        return listed
-    folder = given[given_split]
-    classes = {
-        _id_of(folder / name, root): [_id_of(path, root) for path in paths]
-        for name, paths in zip(class_folders(folder), listed, strict=True)
+def _is_named_as(name, split):
+    return name.casefold().strip() in SPLIT_NAMES[split]
+
+
+def _folders(folder, is_hidden=False):
+    names = (entry.name for entry in folder.iterdir() if entry.is_dir())
+    return sorted(name for name in names if name.startswith(".") == is_hidden)
+
+
+def _class_folders(folder):
+    """Return the sorted names of the folders in a folder, which are the classes."""
+    names = _folders(folder)
+    if not names:
+        raise ValueError(
+            "A folder of images must have one folder for each class, as in "
+            f"`{folder}/CLASS/picture.jpg`. Received: {str(folder)!r}, which has none"
+        )
+    return names
+
+
+def _count_others(root, given):
+    """Count the files that belong to no class, by reason."""
+    left_out = collections.Counter()
+    if given:
+        for name in sorted(set(_folders(root)) - {folder.name for folder in given.values()}):
+            files, others = list_images(root / name)
+            left_out[f"in {name}/, which is not a split"] = len(files) + others.total()
+    for folder in {root, *given.values()}:
+        files = (entry for entry in folder.iterdir() if not entry.is_dir())
+        left_out["outside of a folder of a class"] += sum(file.name != RECORD for file in files)
+        # It may be a class by mistake.
+        left_out.update(f"hidden folder {name}/" for name in _folders(folder, is_hidden=True))
+    return left_out
+
+
+def _check_no_splits_in_classes(train, names):
+    """Refuse folders of splits within classes: images of all of them would be trained on."""
+    for name in set(names).union(*(_folders(train / name) for name in names)):
+        if any(_is_named_as(name, split) for split in SPLIT_NAMES):
+            raise ValueError(
+                "A class, and a folder in it, must not have the name of a split. "
+                f"Received: a folder {name!r} in {str(train)!r}"
+            )
+
+
+# Files.
+
+
+def list_images(folder):
+    """List the image files below a folder; linked folders are followed at every level.
+
+    An image is recognized by its suffix or its first bytes: a JPEG may be called `.jfif`, `.JPE` or
+    have no suffix.
+
+    Args:
+        folder: path of the folder.
+
+    Returns:
+        `(paths, left_out)`: sorted strings, and a `collections.Counter` of the other files by the
+        reason for which they are left out. A hidden folder counts as one.
+    """
+    paths, left_out = [], collections.Counter()
+    for path in _walk(pathlib.Path(folder), ()):
+        reason = _reason_to_leave_out(path)
+        if reason is None:
+            paths.append(str(path))
+        else:
+            left_out[reason] += 1
+    return sorted(paths), left_out
+
+
+def _walk(folder, above):
+    """Yield the files below a folder, and hidden folders instead of their files.
+
+    Links to a parent folder are not followed.
+    """
+    place = os.path.realpath(folder)
+    if place in above:
+        return
+    for entry in os.scandir(folder):
+        if entry.is_dir() and not entry.name.startswith("."):
+            yield from _walk(pathlib.Path(entry.path), (*above, place))
+        elif entry.name != RECORD:
+            yield pathlib.Path(entry.path)
+
+
+def _reason_to_leave_out(path):
+    """Return why a file is left out, or `None` for an image in a supported format."""
+    if path.name.startswith("."):
+        return "hidden"
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        # TensorFlow cannot open it, and its id could not be written.
+        return "name is not UTF-8"
+    if not path.is_file():
+        return "broken link" if path.is_symlink() else "not a regular file"
+    if path.suffix.lower() in SUFFIXES:
+        return None
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return "not readable"
+    if looks_decodable(head):
+        return None
+    return other_format(head) or f"not an image ({path.suffix or 'without a suffix'})"
+
+
+def describe_left_out(left_out):
+    """Describe in one line what was left out, most frequent reason first.
+
+    Args:
+        left_out: a `collections.Counter` of `list_images`.
+
+    Returns:
+        A string, empty if nothing was left out.
+
+    Example:
+    >>> describe_left_out(collections.Counter({"not an image (.txt)": 2, "hidden": 1}))
+    '3 files or folders are left out: 2 not an image (.txt), 1 hidden'
+    """
+    if not left_out:
+        return ""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
+    total = sum(left_out.values())
+    what = "files or folders are" if total > 1 else "file or folder is"
+    text = f"{total} {what} left out: {reasons}"
+    # Reasons may contain names of folders.
+    return printable(text.encode("utf-8", "backslashreplace").decode())
+
+
+def short_names(files):
+    """Return for each file its name or, if names repeat, its path below the common folder.
+
+    A name never leads out of a folder, so that it can name an output: it has no `..` and no root.
+    """
+    # Not resolved: several links may lead to one folder.
+    paths = {file: pathlib.Path(os.path.normpath(pathlib.Path(file).absolute())) for file in files}
+    counts = collections.Counter(path.name for path in paths.values())
+    common = os.path.commonpath([path.parent for path in paths.values()])
+    return {
+        file: path.name if counts[path.name] == 1 else path.relative_to(common).as_posix()
+        for file, path in paths.items()
     }
-    division = divide(root, classes, shares)
-    return [[path for path in paths if division[_id_of(path, root)] in wanted] for paths in listed]
 
 
-def shares_of(given, given_split):
+# Division.
+
+
+def choose(root, given, name, classes, split):
+    """Choose the files of one of the given splits that belong to a split.
+
+    Args:
+        root: `pathlib.Path` of the folder.
+        given: the names of the splits that the dataset has.
+        name: the given split whose files are divided.
+        classes: as in `divide`.
+        split: as in `load`.
+
+    Returns:
+        A dictionary as `classes`, with the paths that belong to `split`.
+    """
+    shares = _shares(given, name)
+    wanted = set(split_names(split)) & set(shares)
+    if not wanted or wanted == set(shares):
+        return {folder: paths if wanted else [] for folder, paths in classes.items()}
+    found = divide(root, classes, shares)
+    return {
+        folder: [path for path in paths if found[path] in wanted]
+        for folder, paths in classes.items()
+    }
+
+
+def _shares(given, given_split):
     """Return the fractions of a given split that belong to each split."""
     return {
         name: (start, stop)
@@ -137,3 +320,126 @@ def shares_of(given, given_split):
         for part, start, stop in find_parts(name, given)
         if part == given_split
     }
+
+
+def divide(root, classes, shares):
+    """Divide the files of a folder into splits, such that no file ever changes its split.
+
+    A hash of its name chooses the split of a file, unless that split already has its share of the
+    class; then the split that lacks most gets it. The result is recorded in the folder: files added
+    later are divided in the same way, and recorded files keep their split. Equal folders without a
+    record are divided equally on every machine.
+
+    Args:
+        root: `pathlib.Path` of the folder.
+        classes: dictionary from the path of each class's folder, relative to `root`, to the paths
+            of its files, relative to `root` too; all in POSIX form.
+        shares: dictionary from names of splits to `(start, stop)`, fractions of each class that
+            follow one another from 0 to 1.
+
+    Returns:
+        A dictionary from paths to names of splits.
+
+    Raises:
+        ValueError: if the record is damaged.
+    """
+    with contextlib.ExitStack() as stack:
+        # Not all file systems have locks.
+        with contextlib.suppress(OSError):
+            stack.enter_context(exclusive_lock(root))
+        divisions = _read(root)
+        key = _describe(shares)
+        recorded = divisions.get(key, {})
+        found = dict(recorded)
+        # A copy of the folder may have letters with accents in another Unicode form.
+        known = {_normalized(path): split for path, split in recorded.items()} | recorded
+        for folder, paths in classes.items():
+            found |= _divide_class(folder, paths, shares, known)
+        if len(found) > len(recorded):
+            _write(root, {**divisions, key: found})
+    return found
+
+
+def _divide_class(folder, paths, shares, known):
+    recorded = {path: known.get(path) or known.get(_normalized(path)) for path in paths}
+    splits = {path: split for path, split in recorded.items() if split}
+    counts = collections.Counter(splits.values())
+    quotas = {
+        name: round(stop * len(paths)) - round(start * len(paths))
+        for name, (start, stop) in shares.items()
+    }
+    places = {path: _place(folder, path) for path in paths if path not in splits}
+    for path in sorted(places, key=lambda path: (places[path], path)):
+        wanted = next(name for name, (_, stop) in shares.items() if places[path] < stop)
+        if not counts["train"]:
+            wanted = "train"
+        elif counts[wanted] >= quotas[wanted]:
+            wanted = max(shares, key=lambda name: quotas[name] - counts[name])
+        splits[path] = wanted
+        counts[wanted] += 1
+    return splits
+
+
+def _place(folder, path):
+    """Return a number from 0 to 1, from the name of a file below the folder of its class."""
+    name = _normalized(str(pathlib.PurePosixPath(path).relative_to(folder)))
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
+    # 53 bits, as many as a float has: the number stays below 1.
+    return int.from_bytes(digest[:8]) // 2**11 / 2**53
+
+
+def _normalized(path):
+    """Return a path in one Unicode form, in which file systems differ."""
+    return unicodedata.normalize("NFC", path)
+
+
+def _warn_of_other_divisions(root, shares):
+    """Log a warning if a folder was divided when it had folders of other splits."""
+    if others := [f"({other})" for other in _read(root) if other != _describe(shares)]:
+        log_once(
+            logging.WARNING,
+            f"{root}: the folder was divided {' and '.join(others)} when it had other folders of "
+            f"splits, as {RECORD} records. Runs made then have other splits than it has now",
+        )
+
+
+def _describe(shares):
+    return ", ".join(f"{name} {stop - start:.0%}" for name, (start, stop) in shares.items())
+
+
+def _read(root):
+    """Return the recorded divisions: for each description of shares, splits by path."""
+    path = root / RECORD
+    if not path.exists():
+        return {}
+    try:
+        divisions = json.loads(path.read_text(encoding="utf-8"))["divisions"]
+        return {
+            key: {path: name for name, paths in splits.items() for path in paths}
+            for key, splits in divisions.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{str(path)!r} must be the division of the folder as this package recorded it; "
+            f"restore it, or delete it to divide the images anew. Received: {error}"
+        ) from error
+
+
+def _write(root, divisions):
+    record = {"what": _WHAT, "divisions": {}}
+    for key, splits in divisions.items():
+        listed = collections.defaultdict(list)
+        for path in sorted(splits):
+            listed[splits[path]].append(path)
+        record["divisions"][key] = listed
+    try:
+        with replacing(root / RECORD) as partial:
+            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        log_once(
+            logging.WARNING,
+            f"the division of {root} into splits cannot be recorded there "
+            f"({type(error.__cause__ or error).__name__}): images may change their split when "
+            "others are added or deleted. Make the folder writable once, or divide the images "
+            "yourself into train/, validation/ and test/",
+        )

@@ -4,7 +4,6 @@ The table itself needs neither Keras nor TensorFlow.
 """
 
 import dataclasses
-import difflib
 import pathlib
 import pkgutil
 
@@ -57,12 +56,10 @@ _ROWS = (
     SourceKind(
         "tfds", "tfds:tensorflow_dataset", ("data_dir",), "NAME[:CONFIG]", is_digested=False
     ),
-    SourceKind("tfrecord", "records.tfrecord:records", (), "PATTERN", is_path=True),
-    SourceKind("tfrecord-lists", "records.tfrecord:lists", (), "PATTERN", is_path=True),
-    SourceKind("masks", "segmentation.folder:masks", (), "DIR", is_path=True),
-    SourceKind(
-        "objectnet", "objectnet.images:objectnet", (), "DIR", is_path=True, splits=("test",)
-    ),
+    SourceKind("tfrecord", "records:records", (), "PATTERN", is_path=True),
+    SourceKind("tfrecord-lists", "records:lists", (), "PATTERN", is_path=True),
+    SourceKind("masks", "masks:masks", (), "DIR", is_path=True),
+    SourceKind("objectnet", "objectnet:objectnet", (), "DIR", is_path=True, splits=("test",)),
 )
 KINDS = {row.name: row for row in _ROWS}
 
@@ -90,41 +87,6 @@ def find_kind(name):
     kind = KINDS.get(first)
     is_complete = kind is not None and (bool(argument) if kind.placeholder else not colon)
     return (kind if is_complete else None), argument
-
-
-def name_of_path(path):
-    """Return the name of the dataset in a folder or a CSV file, or `None` for another path.
-
-    Example:
-    >>> from keras_vit.data.sources.kinds import name_of_path
-    >>> name_of_path("tests"), name_of_path("cifar")
-    ('folder:tests', None)
-    """
-    file = pathlib.Path(path).expanduser()
-    if path and file.is_dir():
-        return f"folder:{path}"
-    return f"csv:{path}" if file.suffix == ".csv" and file.is_file() else None
-
-
-def name_meant(name, others):
-    """Return the name of a dataset that a wrong name may stand for, or `None`.
-
-    `others` are names without a kind.
-
-    Example:
-    >>> from keras_vit.data.sources.kinds import name_meant
-    >>> name_meant("folders:photos", ["cifar10"]), name_meant("cifar_10", ["cifar10"])
-    ('folder:photos', 'cifar10')
-    """
-    if found := name_of_path(name):
-        return found
-    first, colon, argument = name.partition(":")
-    kinds = [kind for kind, row in KINDS.items() if bool(row.placeholder) == bool(colon)]
-    nearest = difflib.get_close_matches(first, kinds, n=1, cutoff=0.8)
-    # A kind without its path is not misspelled.
-    if nearest and nearest != [first]:
-        return f"{nearest[0]}{colon}{argument}"
-    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=0.8)), None)
 
 
 def names_with(option):

@@ -1,11 +1,11 @@
 """Datasets with chosen splits, labels or class names, the paper's and others, in one table."""
 
 import dataclasses
+import itertools
 import logging
 from collections.abc import Callable
 
-from keras_vit.data.images.augmentations import AUGMENTATIONS, find_augmentation
-from keras_vit.data.sources import vtab
+from keras_vit.data.images.preprocessing import AUGMENTATIONS, find_augmentation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +42,66 @@ class Dataset:
     flip: bool = True
     scale: int = 1
     mask: str | None = None
+
+
+# Labels of the VTAB tasks that TensorFlow Datasets does not contain directly: functions of the
+# features of one example, as tensors, that return an int64 tensor, as `data/clevr.py`,
+# `data/dsprites.py` and `data/kitti.py` of google-research/task_adaptation. They import TensorFlow
+# when they are called, because the table of datasets is printed without it.
+
+# 3 to 10 objects.
+CLEVR_COUNTS = tuple(f"{count} objects" for count in range(3, 11))
+CLEVR_DISTANCES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
+CLEVR_DISTANCE_NAMES = tuple(
+    f"{low} to {high}" for low, high in itertools.pairwise(CLEVR_DISTANCES)
+)
+KITTI_DISTANCES = (-100.0, 8.0, 20.0, 999.0)
+KITTI_DISTANCE_NAMES = ("up to 8 m", "up to 20 m", "beyond 20 m", "no vehicle")
+
+# Distance in meters for a picture without a vehicle: the last class begins at 999.
+_NO_VEHICLE = 1000.0
+# Car, van and truck are the first of the types.
+_NUM_VEHICLE_TYPES = 3
+
+
+def clevr_count(features):
+    """Return the number of objects less three."""
+    import tensorflow as tf
+
+    return tf.size(features["objects"]["size"], out_type=tf.int64) - 3
+
+
+def clevr_distance(features):
+    """Return the range of `CLEVR_DISTANCES` in which the closest object is."""
+    import tensorflow as tf
+
+    return _find_range(tf.reduce_min(features["objects"]["pixel_coords"][:, 2]), CLEVR_DISTANCES)
+
+
+def kitti_distance(features):
+    """Return the range of `KITTI_DISTANCES`, in meters, in which the closest vehicle is."""
+    import tensorflow as tf
+
+    objects = features["objects"]
+    depths = tf.boolean_mask(objects["location"][:, 2], objects["type"] < _NUM_VEHICLE_TYPES)
+    return _find_range(tf.reduce_min(tf.concat([depths, [_NO_VEHICLE]], 0)), KITTI_DISTANCES)
+
+
+def dsprites_location(features):
+    """Return the horizontal position, its 32 values in pairs."""
+    return features["label_x_position"] // 2
+
+
+def dsprites_orientation(features):
+    """Return the orientation, its 40 values in 16 groups of two or three."""
+    return features["label_orientation"] * 2 // 5
+
+
+def _find_range(value, bounds):
+    """Return the index of the last bound below the value."""
+    import tensorflow as tf
+
+    return tf.reduce_sum(tf.cast(tf.constant(bounds, value.dtype) < value, tf.int64)) - 1
 
 
 def _held_out(percent, test="test"):
@@ -130,24 +190,24 @@ VTAB_STRUCTURED = (
         "clevr_count",
         _CLEVR,
         8,
-        label=vtab.clevr_count,
+        label=clevr_count,
         needs={"objects": {"size"}},
-        class_names=vtab.CLEVR_COUNTS,
+        class_names=CLEVR_COUNTS,
     ),
     _structured(
         "clevr_distance",
         _CLEVR,
         6,
-        label=vtab.clevr_distance,
+        label=clevr_distance,
         needs={"objects": {"pixel_coords"}},
-        class_names=vtab.CLEVR_DISTANCE_NAMES,
+        class_names=CLEVR_DISTANCE_NAMES,
     ),
     _structured("dmlab", ("dmlab", "validation[:200]", "test"), 6),
     _structured(
         "dsprites_location",
         _DSPRITES,
         16,
-        label=vtab.dsprites_location,
+        label=dsprites_location,
         needs={"label_x_position": True},
         class_names=tuple(f"position {index}" for index in range(16)),
         scale=255,
@@ -156,7 +216,7 @@ VTAB_STRUCTURED = (
         "dsprites_orientation",
         _DSPRITES,
         16,
-        label=vtab.dsprites_orientation,
+        label=dsprites_orientation,
         needs={"label_orientation": True},
         class_names=tuple(f"orientation {index}" for index in range(16)),
         scale=255,
@@ -165,9 +225,9 @@ VTAB_STRUCTURED = (
         "kitti_distance",
         ("kitti", "validation[:200]", "test"),
         4,
-        label=vtab.kitti_distance,
+        label=kitti_distance,
         needs={"objects": {"type", "location"}},
-        class_names=vtab.KITTI_DISTANCE_NAMES,
+        class_names=KITTI_DISTANCE_NAMES,
     ),
     _structured("smallnorb_azimuth", _SMALLNORB, 18, label="label_azimuth"),
     _structured("smallnorb_elevation", _SMALLNORB, 9, label="label_elevation"),

@@ -1,15 +1,11 @@
 """Which examples make up the train, validation and test splits."""
 
-import difflib
-
 SPLITS = ("train", "validation", "test")
-# Their names elsewhere, for errors.
-_SPLITS_ELSEWHERE = {
-    "val": "validation",
-    "valid": "validation",
-    "dev": "validation",
-    "training": "train",
-    "testing": "test",
+# Names of folders and of TFRecord files, compared without case.
+SPLIT_NAMES = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid", "dev"),
+    "test": ("test", "tests", "testing"),
 }
 
 # For datasets without a validation split; the paper holds out 10 % of Pets and Flowers.
@@ -32,18 +28,9 @@ def split_names(split):
     if not set(names) <= set(SPLITS) or len(set(names)) < len(names):
         raise ValueError(
             f"`split` must be one of {SPLITS}, or several joined with '+'. "
-            f"Received: split={split!r}{_did_you_mean(names)}"
+            f"Received: split={split!r}"
         )
     return names
-
-
-def _did_you_mean(names):
-    """Return a question about the first name that is not a split; empty if none is similar."""
-    unknown = [name for name in names if name not in SPLITS][:1]
-    for name in unknown:
-        for found in difflib.get_close_matches(name, (*SPLITS, *_SPLITS_ELSEWHERE), n=1):
-            return f"; did you mean {_SPLITS_ELSEWHERE.get(found, found)!r}?"
-    return ""
 
 
 def find_parts(split, given):

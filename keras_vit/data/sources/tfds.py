@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from keras_vit.data.logging import log_once
 from keras_vit.data.sources.base import Source, multi_hot
+from keras_vit.data.sources.masks import pack
 from keras_vit.data.sources.paper import Dataset
-from keras_vit.data.sources.segmentation.folder import pack
 from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
 
 
@@ -23,7 +23,7 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
     """
     import tensorflow_datasets as tfds
 
-    builder = _find_builder(_with_config(name), data_dir)
+    builder = tfds.builder(_with_config(name), data_dir=data_dir)
     features = dict(builder.info.features or {})
     several = "label" not in features
     label = features.get("label", getattr(features.get("labels"), "feature", None))
@@ -34,71 +34,50 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
             f"Received: {name!r} with {sorted(features)}"
         )
     _prepare(builder)
-    parts = find_parts(split, builder.info.splits.keys())
-    _log_splits(name, builder.info.splits)
+    given = set(builder.info.splits)
+    parts = find_parts(split, given)
+    if given != set(SPLITS):
+        used = describe_parts({split: split for split in SPLITS if split in given})
+        unused = ", ".join(sorted(given - set(SPLITS))) or "none"
+        log_once(logging.INFO, f"tfds:{name}: {used}; not used: {unused}")
     expression = "+".join(f"{part}[{start:.0%}:{stop:.0%}]" for part, start, stop in parts)
     kind = {"label": "labels", "has_several_labels": True} if several else {}
     row = Dataset(name, name, {split: expression}, label.num_classes, **kind)
     return _read(builder, row, expression, shard, keeps_unlabelled=True)
 
 
-def _log_splits(name, splits):
-    """Log how the dataset's own splits are used, unless they are train, validation and test."""
-    if set(splits) == set(SPLITS):
-        return
-    used = describe_parts({split: split for split in SPLITS if split in splits})
-    unused = sorted(set(splits) - set(SPLITS))
-    rest = f"; not used: {', '.join(unused)}" if unused else ""
-    log_once(logging.INFO, f"tfds:{name}: {used}{rest}")
-
-
 def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
     """Return a dataset of the paper, a row of the table, as `tensorflow_dataset` does."""
+    import tensorflow_datasets as tfds
+
     names = split_names(split)
     if not set(names) <= set(row.splits):
         raise ValueError(
             f"`split` of {row.name} must be among {', '.join(row.splits)}. "
             f"Received: split={split!r}"
         )
-    builder = _find_builder(row.builder, data_dir)
+    builder = tfds.builder(row.builder, data_dir=data_dir)
     _prepare(builder)
     return _read(builder, row, "+".join(row.splits[name] for name in names), shard)
-
-
-def _with_config(name):
-    """Return `NAME:CONFIG` as TensorFlow Datasets writes it; a version stays after the colon."""
-    head, _, tail = name.partition(":")
-    return f"{head}/{tail}" if "/" not in name and tail and not tail[0].isdigit() else name
-
-
-def _find_builder(name, data_dir):
-    import tensorflow_datasets as tfds
-
-    try:
-        return tfds.builder(name, data_dir=data_dir)
-    except (tfds.core.registered.DatasetNotFoundError, ValueError, AssertionError) as error:
-        raise ValueError(
-            "`tfds:NAME[:CONFIG]` must name a dataset of TensorFlow Datasets, or one prepared in "
-            f"`data_dir`. Received: {name!r}, data_dir={data_dir}"
-        ) from error
 
 
 def _prepare(builder):
     """Download what is not on disk; TensorFlow Datasets shows its progress."""
     try:
         builder.download_and_prepare()
-    except AssertionError as error:
-        # Its message names the archive and where to put it.
-        raise ValueError(
-            f"The dataset {builder.name} must be downloaded by hand. "
-            f"{builder.MANUAL_DOWNLOAD_INSTRUCTIONS or ''}\nReceived: {error}"
-        ) from error
     except Exception as error:
-        # Its libraries for downloading and unpacking raise many kinds of errors.
+        # Its libraries raise many kinds of errors, and an `AssertionError` with instructions if
+        # something must be downloaded by hand.
         raise ValueError(
-            f"The dataset {builder.name} could not be downloaded to {builder.data_dir}. "
+            f"The dataset {builder.name} cannot be downloaded. "
             f"Received: {type(error).__name__}: {error}"
         ) from error
+
+
+def _with_config(name):
+    """Return `NAME:CONFIG` as TensorFlow Datasets writes it; a version stays after the colon."""
+    head, _, tail = name.partition(":")
+    return f"{head}/{tail}" if "/" not in name and tail and not tail[0].isdigit() else name
 
 
 def _read(builder, row, expression, shard, keeps_unlabelled=False):

@@ -14,9 +14,8 @@ from keras_vit.checkpoints.catalog.download import files_of, find_file
 from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import load_trained
 from keras_vit.data.images.decoding import decode
-from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
-from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.data.images.transforms import ImageMaker, evaluation_image
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.inference import for_inference
 from keras_vit.models.model import carry, image_spec_of

@@ -105,7 +105,7 @@ def test_command_writes_the_copies(tmp_path, capsys):
         assert sheet.size == (2 * 160, 2 * 210)
         assert np.asarray(sheet).std() > 20
     left = load(data, "train+validation+test", 8, 4, exclude=output)
-    assert left.num_examples == 3
+    assert left.info.num_examples == 3
 
 
 def test_at_most_eight_images_are_drawn_in_a_row(tmp_path):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from keras_vit.data.deduplication.copies import MAX_DISTANCE
 from keras_vit.data.deduplication.hashes import WORDS
-from keras_vit.data.deduplication.index import find_nearest
-from keras_vit.data.deduplication.pairs import MAX_DISTANCE
+from keras_vit.data.deduplication.index import HashIndex
 
 
 def near_zero(count, rng):
@@ -24,7 +24,7 @@ def test_index_finds_what_comparing_all_finds(kind, max_distance):
         hashes, queries = near_zero(700, rng), near_zero(300, rng)
     distances = np.bitwise_count(queries[:, None] ^ hashes).sum(axis=-1, dtype=int)
     found = distances.min(axis=1) <= max_distance
-    indices, nearest = find_nearest(queries, hashes, max_distance)
+    indices, nearest = HashIndex(hashes, max_distance).nearest(queries)
     np.testing.assert_array_equal(indices, np.where(found, distances.argmin(axis=1), -1))
     np.testing.assert_array_equal(nearest, np.where(found, distances.min(axis=1), -1))
 
@@ -44,18 +44,18 @@ def test_index_finds_what_faiss_finds(kind, words, flips):
     distances, _ = index.search(queries.view("uint8"), 1)
     expected = np.where(distances[:, 0] <= MAX_DISTANCE, distances[:, 0], -1)
     assert (expected >= 0).sum() > 100
-    _, nearest = find_nearest(queries, hashes, MAX_DISTANCE)
+    _, nearest = HashIndex(hashes, MAX_DISTANCE).nearest(queries)
     np.testing.assert_array_equal(nearest, expected)
 
 
 def test_many_equal_hashes_are_looked_up_once():
     equal = np.full((100_000, WORDS), 5, "uint16")
-    indices, distances = find_nearest(equal, equal, MAX_DISTANCE)
+    indices, distances = HashIndex(equal, MAX_DISTANCE).nearest(equal)
     assert not indices.any()
     assert not distances.any()
 
 
 def test_no_hashes_are_no_error():
     none, some = np.zeros((0, WORDS), "uint16"), np.ones((3, WORDS), "uint16")
-    assert find_nearest(none, some, MAX_DISTANCE)[0].tolist() == []
-    assert find_nearest(some, none, MAX_DISTANCE)[0].tolist() == [-1, -1, -1]
+    assert HashIndex(some, MAX_DISTANCE).nearest(none)[0].tolist() == []
+    assert HashIndex(none, MAX_DISTANCE).nearest(some)[0].tolist() == [-1, -1, -1]

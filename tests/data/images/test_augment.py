@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_vit.data import AUGMENTATIONS, Augmentation, load
 from keras_vit.data.images import augment
-from keras_vit.data.images.augmentations import find_augmentation
+from keras_vit.data.images.preprocessing import find_augmentation
 from tests.fixtures.commands import run_python
 from tests.fixtures.images import assert_same, in_a_dataset
 from tests.fixtures.photos import cut_out, photographs

@@ -9,6 +9,7 @@ from PIL import Image, ImageOps
 
 from keras_vit.data.images.decoding import (
     check_size,
+    declared_size,
     decode,
     decode_in_graph,
     decode_jpeg_part,
@@ -16,7 +17,6 @@ from keras_vit.data.images.decoding import (
     read_orientation,
     turn_upright,
 )
-from keras_vit.data.images.headers import declared_size
 from keras_vit.data.images.transforms import inception_crop
 from tests.fixtures.photos import broken_images, cut_out, odd_images, photographs, to_bytes
 

@@ -4,7 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from keras_vit.data.images.devices import leave_accelerators
+from keras_vit.data.images.decoding import leave_accelerators
 
 
 @pytest.fixture

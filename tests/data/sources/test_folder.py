@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from keras_vit.data import find_source, load
-from keras_vit.data.sources.division import RECORD
-from keras_vit.data.sources.listing import describe_left_out, list_images
+from keras_vit.data.sources.folder import RECORD, describe_left_out, list_images, short_names
 from keras_vit.data.sources.splits import SPLITS
 from tests.data.sources.test_digits import all_images, all_labels
 from tests.fixtures.images import encode, random_image, write_folder
@@ -88,7 +87,6 @@ def test_names_that_are_not_utf8_are_left_out(name, tmp_path):
             r"must be those of `train`. Received: \['bird'\]",
         ),
         (lambda root: write_folder(root, classes=("all",)), "at least two classes.*'all'"),
-        (lambda root: root.rmdir(), "`folder:PATH` must name a folder .*does not exist"),
     ],
 )
 def test_wrong_folder(prepare, message, tmp_path):
@@ -121,9 +119,9 @@ def test_images_are_taken_by_their_bytes_and_others_counted(tmp_path):
     assert {"cat/a.jfif", "cat/b.JPE", "cat/no_suffix"} < ids
     assert len(ids) == 7
     assert source.left_out == {
-        "TIFF, which is not decoded: convert it to JPEG or PNG": 1,
-        "HEIC, which is not decoded: convert it to JPEG or PNG": 1,
-        "AVIF, which is not decoded: convert it to JPEG or PNG": 1,
+        "TIFF, which is not decoded": 1,
+        "HEIC, which is not decoded": 1,
+        "AVIF, which is not decoded": 1,
         "not an image (.txt)": 1,
         "not an image (without a suffix)": 1,
         "hidden": 1,
@@ -167,3 +165,89 @@ def test_the_record_of_a_division_is_not_left_out(tmp_path):
     assert (tmp_path / RECORD).exists()
     found, left_out = list_images(tmp_path)
     assert len(found) == 8 and not left_out
+
+
+@pytest.mark.parametrize(
+    ("folders", "split"),
+    [
+        (("training", "testing"), "test"),
+        (("Train", "Test"), "test"),
+        (("TRAIN", "valid"), "test"),
+        (("train", "dev"), "test"),
+        (("training", "Val", "tests"), "validation"),
+    ],
+)
+def test_splits_are_recognized_by_their_names(folders, split, tmp_path):
+    for folder in folders:
+        write_folder(tmp_path / folder, count=4 if folder[0] in "tT" else 3)
+    source = find_source(f"folder:{tmp_path}", split)
+    assert source.class_names == ("cat", "dog")
+    assert {source.find_id(number).partition("/")[0] for number in source.numbers} == {folders[1]}
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [
+        (("validation",), "must have a split `train`.*'validation'"),
+        (("cat", "dog", "Testing"), "must have a split `train`.*'test'"),
+        (("train", "val", "valid"), "one folder for the split `validation`.*val/ and valid/"),
+        (("train", "Train"), "one folder for the split `train`.*"),
+    ],
+)
+def test_splits_never_become_classes(folders, message, tmp_path):
+    for folder in folders:
+        write_folder(tmp_path / folder, count=2)
+    with pytest.raises(ValueError, match=f"(?s){message}.*"):
+        find_source(f"folder:{tmp_path}", "train")
+
+
+def test_a_class_named_as_a_split_is_refused(tmp_path):
+    write_folder(tmp_path / "train", ("train", "bus"), count=3)
+    with pytest.raises(ValueError, match="must not have the name of a split.*'train'"):
+        find_source(f"folder:{tmp_path}", "train")
+
+
+def test_splits_within_classes_are_refused(tmp_path):
+    for name in ("cat", "dog"):
+        write_folder(tmp_path / name, ("train", "val"), count=3)
+    with pytest.raises(ValueError, match="must not have the name of a split"):
+        find_source(f"folder:{tmp_path}", "train")
+
+
+def test_one_folder_in_each_class_is_no_split(tmp_path):
+    for name in ("n01443537", "n01629819"):
+        write_folder(tmp_path / "train" / name, ("images",), count=10)
+    source = find_source(f"folder:{tmp_path}", "train")
+    assert source.class_names == ("n01443537", "n01629819")
+
+
+def test_folders_next_to_splits_are_counted(tmp_path):
+    write_folder(tmp_path / "train", count=4)
+    write_folder(tmp_path / "unlabeled", ("a",), count=3)
+    source = find_source(f"folder:{tmp_path}", "train")
+    assert source.left_out == {"in unlabeled/, which is not a split": 3}
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        (["a/x.jpg", "../b/x.jpg"], ["here/a/x.jpg", "b/x.jpg"]),
+        (["../b/x.jpg", "../b/../c/x.jpg"], ["b/x.jpg", "c/x.jpg"]),
+        (["a/x.jpg", "a/y.jpg"], ["x.jpg", "y.jpg"]),
+    ],
+)
+def test_names_do_not_lead_out_of_a_folder(files, names, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert list(short_names(files).values()) == names
+
+
+def test_relative_and_absolute_paths_together(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = short_names(["a/x.jpg", str(tmp_path / "b" / "x.jpg")])
+    assert list(names.values()) == ["a/x.jpg", "b/x.jpg"]
+
+
+def test_a_suffix_does_not_color_the_terminal():
+    text = describe_left_out(collections.Counter({"not an image (.\x1b[31m)": 1}))
+    assert text == r"1 file or folder is left out: 1 not an image (.\x1b[31m)"

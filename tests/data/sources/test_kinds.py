@@ -20,7 +20,7 @@ PLACES = {
     "cli/data.py": lambda: inspect.getsource(Data),
     "cli/train.py": lambda: inspect.getsource(Train),
     "docs/data.md": PAGE.read_text,
-    "data/datasets.py": lambda: load.__doc__.replace('"', "`"),
+    "data/loading.py": lambda: load.__doc__.replace('"', "`"),
 }
 
 

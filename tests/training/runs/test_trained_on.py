@@ -8,7 +8,7 @@ import pytest
 
 import keras_vit
 from keras_vit.data import find_source
-from keras_vit.data.sources.division import RECORD
+from keras_vit.data.sources.folder import RECORD
 from keras_vit.training.job import train
 from tests.fixtures.commands import error_of, train_arguments
 from tests.fixtures.images import encode, random_image

@@ -1,7 +1,9 @@
-"""Images and their masks, changed together."""
+"""Images and their masks: folders of them, and how they are decoded and changed together."""
 
+import collections
 import dataclasses
 import io
+import pathlib
 import re
 
 import numpy as np
@@ -9,15 +11,104 @@ import PIL.Image
 import tensorflow as tf
 
 from keras_vit.core.choices import IGNORED
+from keras_vit.core.class_names import check_class_names
+from keras_vit.core.text import name_some
 from keras_vit.data.images.decoding import decode_function, explain
-from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.scaling import scale_pixels
-from keras_vit.data.images.transforms import inception_crop_of, resize
-from keras_vit.data.sources.segmentation.folder import unpack
+from keras_vit.data.images.transforms import ImageMaker, inception_crop_of, resize
+from keras_vit.data.sources.base import SEPARATOR, from_arrays
+from keras_vit.data.sources.folder import choose, find_splits, list_images
 
+IMAGES, MASKS, CLASSES = "images", "masks", "classes.txt"
 # Modes of Pillow in which a pixel is one number.
 _MODES = ("1", "L", "P", "I", "I;16")
+
+
+def masks(path, split, shard=(0, 1)):
+    """Find the images of a split, and the mask of each.
+
+    The folder has `train/images/*.jpg`, `train/masks/*.png` with the same names, perhaps
+    `validation/` and `test/`, and `classes.txt`, a name per line in the order of the pixels'
+    values. `images/` and `masks/` may be in the folder itself: then they are divided by names, as
+    is a split that is missing.
+
+    Args:
+        path: path of the folder.
+        split: as in `load`.
+        shard: as in `load`.
+
+    Returns:
+        A `Source` whose payloads are pairs of files, and whose labels are all 0; ids are paths of
+        images relative to the folder.
+
+    Raises:
+        ValueError: if the folder does not have this layout, or an image has no mask.
+    """
+    root = pathlib.Path(path).expanduser()
+    names = check_class_names((root / CLASSES).read_text("utf-8-sig").splitlines(), CLASSES)
+    if len(names) > IGNORED:
+        raise ValueError(
+            f"`{CLASSES}` must have at most {IGNORED} names, as pixels of the value {IGNORED} have "
+            f"no class. Received: {len(names)} names in {str(root)!r}"
+        )
+    given, own = find_splits(root), root / IMAGES
+    if own.is_dir() and (given or find_splits(own)):
+        raise ValueError(
+            f"`masks:DIR` must have `{IMAGES}/` and `{MASKS}/` in the folder of each split, or in "
+            f"none. Received: {str(root)!r} with both"
+        )
+    given, pairs, left_out = given or {"train": root}, [], collections.Counter()
+    for name, folder in given.items():
+        listed, ignored = list_images(folder / IMAGES)
+        left_out += ignored
+        ids = [pathlib.Path(image).relative_to(root).as_posix() for image in listed]
+        place = (folder / IMAGES).relative_to(root).as_posix()
+        (ids,) = choose(root, given, name, {place: ids}, split).values()
+        pairs += [(str(root / id), _mask_of(root / id, folder)) for id in ids]
+    if not pairs:
+        raise ValueError(
+            f"`masks:DIR` must have images in the split. Received: {str(root)!r}, split={split!r}"
+        )
+    counts = collections.Counter(mask for _, mask in pairs)
+    if wrong := [i for i, mask in pairs if counts[mask] > 1 or not pathlib.Path(mask).is_file()]:
+        raise ValueError(
+            f"Each image of `masks:DIR` must have its own mask of its name in `{MASKS}/`, a PNG "
+            f"file. Received: {len(wrong)} of {len(pairs)} images without one: {name_some(wrong)}"
+        )
+    return from_arrays(
+        np.array([SEPARATOR.join(pair) for pair in pairs]),
+        np.zeros(len(pairs), "int32"),
+        names,
+        find_id=lambda number: pathlib.Path(pairs[number][0]).relative_to(root).as_posix(),
+        part=slice(shard[0], None, shard[1]),
+        read=_read,
+        path_of=lambda number: pairs[number][0],
+        left_out=left_out,
+        part_by_id=True,
+        has_masks=True,
+    )
+
+
+def _read(payload):
+    """Return the bytes of an image and of its mask as one string."""
+    image, mask = tf.unstack(tf.strings.split(payload, SEPARATOR), 2)
+    return pack(tf.io.read_file(image), tf.io.read_file(mask))
+
+
+def pack(image, mask):
+    """Return two strings as one, which `unpack` reads."""
+    return tf.io.serialize_tensor(tf.stack([image, mask]))
+
+
+def unpack(encoded):
+    """Return the two strings of `pack`."""
+    return tf.unstack(tf.io.parse_tensor(encoded, tf.string), 2)
+
+
+def _mask_of(image, folder):
+    path = pathlib.Path(image).relative_to(folder / IMAGES)
+    return str(folder / MASKS / path.with_suffix(".png"))
 
 
 @dataclasses.dataclass(frozen=True)

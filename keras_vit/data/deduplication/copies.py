@@ -1,4 +1,4 @@
-"""Find training images that are in a test set, so that they can be left out."""
+"""Find copies of images: of test images among those for training, and within one set."""
 
 import dataclasses
 import itertools
@@ -6,16 +6,17 @@ import logging
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.cluster.hierarchy import DisjointSet
 
 from keras_vit.core.arguments import is_integer
 from keras_vit.data.deduplication.hashes import (
     WORDS,
+    HashParts,
     check_decoded,
     hash_images,
     view_colors,
 )
-from keras_vit.data.deduplication.index import NearestIndex
-from keras_vit.data.deduplication.parts import HashParts
+from keras_vit.data.deduplication.index import HashIndex
 from keras_vit.data.sources.base import Source
 
 # Number of the 144 bits of a hash, and correlation of the colors of thumbnails. Measured on 1,631
@@ -160,11 +161,11 @@ class Matcher:
         self._starts = np.cumsum([0, *(len(hashes.numbers) for hashes in hashed)])
         words = np.concatenate([hashes.words for hashes in hashed])
         self._views, self._words = words.shape[1], words.reshape(-1, WORDS)
-        self._index = NearestIndex(self._words, max_distance)
+        self._index = HashIndex(self._words, max_distance)
 
     def match(self, searched):
         """Yield a `Duplicate` for each of the images of some `Hashes` that is in a test set."""
-        nearest, _ = self._index.find(searched.words[:, 0])
+        nearest, _ = self._index.nearest(searched.words[:, 0])
         for place in np.flatnonzero(nearest >= 0):
             query, colors = searched.words[place, 0], searched.colors[place]
             for near in self._near_ones(query, int(nearest[place])):
@@ -199,3 +200,104 @@ def _correlation(colors, others):
     centered = [part - part.mean(axis=(0, 1)) for part in (colors, others)]
     norm = np.prod([np.linalg.norm(part) for part in centered])
     return np.vdot(*centered) / norm if norm else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """The result of `find_groups`.
+
+    Args:
+        groups: tuples of ids of copies, the largest group first; the ids of a group are in the
+            order of the set.
+        mixed: the groups whose images have more than one label.
+        skipped: ids of images that could not be decoded.
+        blank: ids of images that have (almost) one color.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    mixed: tuple[tuple[str, ...], ...]
+    skipped: tuple[str, ...]
+    blank: tuple[str, ...]
+
+    # Why the images are left out, after "images that".
+    reason = "are copies of others"
+
+    @property
+    def ids(self):
+        """Ids of the images to leave out: all but the first of each group."""
+        return [id for group in self.groups for id in group[1:]]
+
+    def __len__(self):
+        return len(self.groups)
+
+    def __iter__(self):
+        return iter(self.groups)
+
+
+def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
+    """Find groups of images of one set that are copies of each other, by a chain of copies.
+
+    Two images are copies by the rules of `find_duplicates`.
+
+    Args:
+        source: the `Source`; 26 hashes per image are kept in memory.
+        max_distance: as in `find_duplicates`.
+
+    Returns:
+        `Groups`.
+
+    Raises:
+        ValueError: if `max_distance` is out of range or no image can be decoded.
+
+    Example:
+    >>> from keras_vit.data.loading import find_source
+    >>> digits = find_source("digits", "test", classes=["1", "7"])
+    >>> len(find_groups(digits, max_distance=0))
+    0
+    """
+    check_distance(max_distance)
+    hashes = hash_images(source, all_views=True)
+    members = _members(hashes, max_distance)
+    labels = _labels(source, hashes.numbers[np.concatenate([[], *members]).astype(int)])
+    groups, mixed = [], []
+    for places in sorted(members, key=len, reverse=True):
+        numbers = hashes.numbers[places]
+        groups.append(hashes.ids(numbers))
+        if len({labels[number] for number in numbers.tolist()}) > 1:
+            mixed.append(groups[-1])
+    left = hashes.ids(hashes.skipped), hashes.ids(hashes.blank)
+    return Groups(tuple(groups), tuple(mixed), *left)
+
+
+def _members(hashes, max_distance):
+    """Return the sorted places of the images of each group of at least two."""
+    words, colors, seen = hashes.words, hashes.colors, {}
+    groups = DisjointSet(range(len(words)))
+    for place, (word, thumbnail) in enumerate(zip(words[:, 0], colors, strict=True)):
+        groups.merge(seen.setdefault((word.tobytes(), thumbnail.tobytes()), place), place)
+    # Equal images are compared with the others once.
+    places = np.array([*seen.values()], int)
+    views = words.shape[1]
+    index = HashIndex(words[places].reshape(-1, WORDS), max_distance)
+    thumbnails = [view_colors(colors[place], 0) for place in places]
+    differ = set()
+    for query, found, distances in index.near(words[places, 0]):
+        is_other = query != found // views
+        pairs = (query[is_other], found[is_other], distances[is_other])
+        for one, other, distance in zip(*map(np.ndarray.tolist, pairs), strict=True):
+            image, view = int(places[other // views]), other % views
+            if (one, other) in differ or groups.connected(int(places[one]), image):
+                continue
+            if have_equal_colors(distance, thumbnails[one], view_colors(colors[image], view)):
+                groups.merge(int(places[one]), image)
+            else:
+                differ.add((one, other))
+    return [sorted(group) for group in groups.subsets() if len(group) > 1]
+
+
+def _labels(source, numbers):
+    """Return the label of each of the examples with some numbers, as something to compare."""
+    if not len(numbers):
+        return {}
+    examples = source.some(np.sort(numbers)).map(lambda number, _, label: (number, label))
+    return {int(number): label.tobytes() for number, label in examples.as_numpy_iterator()}

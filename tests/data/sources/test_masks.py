@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from keras_vit.data import find_source, load
-from keras_vit.data.images.masks import count_pixels, examples_of, read_mask
+from keras_vit.data.sources.masks import count_pixels, examples_of, read_mask
 from keras_vit.data.sources.splits import SPLITS
 from tests.fixtures.masks import IGNORED, NAMES, draw, write_masks
 
@@ -99,10 +99,6 @@ def without_masks(root):
     shutil.rmtree(root / "train" / "masks")
 
 
-def without_names(root):
-    (root / "classes.txt").unlink()
-
-
 def without_one_mask(root):
     (root / "train" / "masks" / "3.png").unlink()
 
@@ -116,9 +112,8 @@ def with_splits_below_images(root):
         shutil.rmtree(root / split, ignore_errors=True)
 
 
-def with_a_split_of_another_layout(root):
-    shutil.rmtree(root / "test", ignore_errors=True)
-    (root / "test" / "pictures").mkdir(parents=True)
+def with_splits_at_both_levels(root):
+    shutil.copytree(root / "train" / "images", root / "images")
 
 
 def with_two_images_of_a_mask(root):
@@ -128,12 +123,11 @@ def with_two_images_of_a_mask(root):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (with_splits_below_images, "with images/val/"),
-        (with_a_split_of_another_layout, "with test/ without images/"),
-        (with_two_images_of_a_mask, "with the mask of another: .*train/images/3"),
-        (without_masks, "without train/masks"),
-        (without_names, "without classes.txt"),
-        (without_one_mask, "without a mask: .*train/images/3.png"),
+        (with_splits_below_images, "in the folder of each split, or in none. .* with both"),
+        (with_splits_at_both_levels, "in the folder of each split, or in none. .* with both"),
+        (with_two_images_of_a_mask, "without one: .*train/images/3"),
+        (without_masks, "6 of 6 images without one"),
+        (without_one_mask, "1 of 6 images without one: .*train/images/3.png"),
     ],
 )
 def test_wrong_folders(damage, message, tmp_path):

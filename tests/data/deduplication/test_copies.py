@@ -9,9 +9,9 @@ import tensorflow as tf
 from PIL import Image, ImageDraw, ImageEnhance
 
 from keras_vit.cli.deduplicate import Deduplicate
-from keras_vit.data.deduplication import pairs as module
+from keras_vit.data.deduplication import copies as module
+from keras_vit.data.deduplication.copies import MAX_DISTANCE, Duplicate, Duplicates, find_duplicates
 from keras_vit.data.deduplication.hashes import hash_images, view_colors
-from keras_vit.data.deduplication.pairs import MAX_DISTANCE, Duplicate, Duplicates, find_duplicates
 from keras_vit.data.exclusion import read_ids, write_ids
 from keras_vit.data.loading import find_source, load
 from keras_vit.data.sources.base import from_arrays
@@ -229,7 +229,7 @@ def test_command_writes_what_load_leaves_out(photos, tmp_path, capsys):
     with Image.open(picture) as sheet:
         assert sheet.size == (320, 2 * 190)
     left = load(train, every, image_size=8, batch_size=4, exclude=output)
-    assert left.num_examples == 7
+    assert left.info.num_examples == 7
     assert sorted(np.concatenate([labels for _, labels in left])) == [0, 0, 1, 1, 2, 2, 2]
 
 

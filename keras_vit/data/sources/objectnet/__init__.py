@@ -1,1 +1,0 @@
-"""ObjectNet, a test set of objects in unusual views, with labels of ImageNet."""

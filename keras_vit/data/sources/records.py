@@ -1,0 +1,342 @@
+"""TFRecord files of encoded images and labels: private datasets, and fast copies of others."""
+
+import collections
+import contextlib
+import functools
+import glob
+import hashlib
+import logging
+import os
+import pathlib
+import re
+import unicodedata
+
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+from keras_vit.core.arguments import check_integer
+from keras_vit.core.files import replacing
+from keras_vit.data.digest import scan_records
+from keras_vit.data.images.decoding import decode
+from keras_vit.data.logging import log_once
+from keras_vit.data.sources.base import Source, multi_hot
+from keras_vit.data.sources.folder import short_names
+from keras_vit.data.sources.splits import SPLIT_NAMES, SPLITS, describe_parts, find_parts
+
+# Features of the image and of its label: those of TensorFlow Datasets, and those of the ImageNet
+# files that the scripts of TensorFlow write.
+_IMAGES, _LABELS = ("image", "image/encoded"), ("label", "image/class/label")
+# One class name per line, next to the files: ours, and that of TensorFlow Datasets.
+LABEL_FILES = ("labels.txt", "label.labels.txt")
+# How the names of TFRecord files end.
+_RECORD_NAME = re.compile(r".*(\.(tf_?)?rec(ord)?s?|-\d+-of-\d+)(\.gz)?", re.IGNORECASE)
+_SHARD = re.compile(r"(.*-)\d+-of-(\d+)((?:\.\w+)*)")
+# A split of 70 % gets seven of every ten records. The turn of a record, its position modulo 10,
+# determines its split. This order mixes the splits, so that a file of
+# fewer than ten records is divided about right, too.
+_TURNS = 10
+_ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
+_FILES_AT_ONCE = 16
+
+
+def records(pattern, split, shard=(0, 1), has_lists=False):
+    """Find the records of a split; each has an encoded image and the number of its class.
+
+    Args:
+        pattern: pattern of the files, as in a shell. `{split}` in it stands for the name of a
+            split, such as `val`; without it each ten consecutive records of a file are divided
+            7 : 1 : 2. A file `labels.txt` next to them has one class name per line.
+        split: as in `load`.
+        shard: `(index, count)`, the share of one worker: whole files if there are at least `count`.
+        has_lists: whether an image may have several labels or none.
+
+    Returns:
+        A `Source`; ids are the name of a file (its path, if names repeat), `#`, and the position in
+        it. If some files are named like TFRecord files, the others are counted in `left_out`;
+        otherwise all files are taken.
+
+    Raises:
+        ValueError: if there is no such file, one is missing or damaged, one belongs to two splits,
+            or class names differ.
+    """
+    given, left_out = _find_files(pattern)
+    files, turns = _files_of(given, split)
+    turns = turns[:, _ORDER]
+    names = _read_class_names(files)
+    counts = np.array([scan_records(file)[0] for file in files], "int64")
+    # For each file, the rank of each turn among the turns of the split, -1 for others, and their
+    # number.
+    ranks, totals = np.where(turns, turns.cumsum(axis=1) - 1, -1), turns.sum(axis=1)
+    starts = np.cumsum(counts) - counts
+    index, count = shard
+    mine = slice(None)
+    if len(files) >= count:
+        mine, index, count = slice(index, None, count), 0, 1
+
+    # The turn of a file's first record depends on the file's name alone. So other files do not
+    # change it, and a dataset of many small files is still divided 7 : 1 : 2.
+    firsts = np.array([_first_turn(file) for file in files], "int64")
+
+    def is_wanted(place, ranks, total):
+        """Return whether records belong to the split and this worker, in NumPy or TensorFlow."""
+        rank = ranks[place % _TURNS]
+        return (rank >= 0) & ((place // _TURNS * total + rank) % count == index)
+
+    def read_file(skipped, file, start, first, ranks, total):
+        examples = tf.data.TFRecordDataset(file).skip(skipped).enumerate(start + skipped)
+        examples = examples.filter(
+            lambda number, record: is_wanted(number - start + first, ranks, total)
+        )
+        # The pipeline would count an error as an image; it reports missing numbers as skipped.
+        length = len(names) if has_lists else None
+        examples = examples.map(lambda number, record: (number, *_parse(record, length)))
+        return examples.ignore_errors()
+
+    columns = starts[mine], firsts[mine], ranks[mine], totals[mine]
+    table = (files[mine], *columns)
+
+    def read(first=0, last=None):
+        """Read the files with the numbers from `first` to `last`, from the former on."""
+        ends = starts[mine] + counts[mine]
+        taken = (ends > first) & (starts[mine] <= (ends.max() if last is None else last))
+        skipped = np.maximum(first - starts[mine], 0)
+        rows = tf.data.Dataset.from_tensor_slices(tuple(x[taken] for x in (skipped, *table)))
+        return rows.interleave(
+            read_file,
+            cycle_length=min(_FILES_AT_ONCE, max(int(taken.sum()), 1)),
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+
+    numbers = [np.array([], "int64")]
+    for length, start, first, *turns_of_file in zip(counts[mine], *columns, strict=True):
+        places = np.arange(length)
+        numbers.append(start + places[is_wanted(places + first, *turns_of_file)])
+    names_of_files = short_names(file for paths in given.values() for file in paths)
+    return Source(
+        read(),
+        names,
+        np.concatenate(numbers),
+        find_id=lambda number: _find_id(files, names_of_files, starts, number),
+        has_no_splits="{split}" not in pattern,
+        left_out=left_out,
+        near=read,
+        record_files=tuple(files[mine].tolist()),
+    )
+
+
+lists = functools.partial(records, has_lists=True)
+
+
+def _first_turn(file):
+    name = unicodedata.normalize("NFC", pathlib.Path(file).name)
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[0] % _TURNS
+
+
+def _find_files(pattern):
+    """Return the sorted files of each split that exists, and a count of the other files."""
+    path = str(pathlib.Path(pattern).expanduser())
+    names = SPLIT_NAMES if "{split}" in path else {"train": ("",)}
+    found = {
+        split: [_glob(path.replace("{split}", name)) for name in known]
+        for split, known in names.items()
+    }
+    # Other names may be parts of words, as `dev` in `device-train`.
+    first = set().union(*(sets[0] for sets in found.values()))
+    given = {split: sets[0].union(*sets[1:]) - (first - sets[0]) for split, sets in found.items()}
+    every = [file for files in given.values() for file in files]
+    if twice := [file for file, count in collections.Counter(every).items() if count > 1]:
+        raise ValueError(
+            "A file of `tfrecord:PATTERN` must belong to one split. "
+            f"Received: {pattern!r}, with {min(twice)!r} of several"
+        )
+    # Users may have their own names for TFRecord files.
+    named = {file for file in every if _RECORD_NAME.fullmatch(file)} or set(every)
+    suffixes = (pathlib.Path(file).suffix or "without a suffix" for file in {*every} - named)
+    left_out = collections.Counter(f"not a TFRecord file ({suffix})" for suffix in suffixes)
+    given = {split: sorted(files & named) for split, files in given.items() if files & named}
+    if not given:
+        raise ValueError(
+            f"`tfrecord:PATTERN` must name TFRecord files. Received: {pattern!r}, without any"
+        )
+    for files in given.values():
+        _check_shards(files)
+    if len(given) < len(SPLITS):
+        log_once(logging.INFO, f"{pattern}: {describe_parts({split: split for split in given})}")
+    return given, left_out
+
+
+def _glob(pattern):
+    """Return the files of a pattern, without class names, JSON and hidden files."""
+    paths = map(pathlib.Path, tf.io.gfile.glob(pattern))
+    return {
+        str(path)
+        for path in paths
+        if not (path.name in LABEL_FILES or path.suffix == ".json" or path.name[0] == ".")
+    }
+
+
+def _check_shards(files):
+    """Refuse incomplete sets of files `-NNNNN-of-MMMMM`, and different `MMMMM`."""
+    totals = collections.defaultdict(set)
+    for file in files:
+        if match := _SHARD.fullmatch(file):
+            head, total, tail = match.groups()
+            totals[pathlib.Path(head), tail].add(total)
+    for (head, tail), found in totals.items():
+        pattern = f"{glob.escape(head.name)}*-of-{min(found)}{tail}"
+        there = len([*head.parent.glob(pattern)])
+        if there != int(min(found)) or len(found) > 1:
+            raise ValueError(
+                "The files `-NNNNN-of-MMMMM` of `tfrecord:PATTERN` must be complete and have one "
+                f"MMMMM. Received: {there} files {str(head)!r}, of {' and of '.join(sorted(found))}"
+            )
+
+
+def _files_of(given, split):
+    """Return the files of a split, and which of ten consecutive records belong to it."""
+    files, turns = [], []
+    for name, paths in given.items():
+        wanted = np.zeros(_TURNS, bool)
+        for part, start, stop in find_parts(split, given):
+            if part == name:
+                wanted[round(start * _TURNS) : round(stop * _TURNS)] = True
+        if wanted.any():
+            files += paths
+            turns += [wanted] * len(paths)
+    return np.array(files), np.array(turns)
+
+
+def _read_class_names(files):
+    """Return the class names next to the files, the same in each of their folders."""
+    found = {}
+    for folder in sorted({pathlib.Path(file).parent for file in files}):
+        paths = [folder / name for name in LABEL_FILES]
+        path = next(filter(pathlib.Path.is_file, paths), paths[0])
+        found[str(folder)] = tuple(path.read_text(encoding="utf-8-sig").splitlines())
+    names, *others = set(found.values())
+    if others:
+        raise ValueError(
+            "The TFRecord files of `tfrecord:PATTERN` must have the same class names. "
+            f"Received: different ones in {', '.join(found)}"
+        )
+    return names
+
+
+def _parse(record, num_classes=None):
+    """Return the image and the label of a record; b"" or -1 unless it has exactly one of them.
+
+    With `num_classes` the label is that of `multi_hot`.
+    """
+    kinds = dict.fromkeys(_IMAGES, tf.string) | dict.fromkeys(_LABELS, tf.int64)
+    features = {name: tf.io.VarLenFeature(kind) for name, kind in kinds.items()}
+    parsed = tf.io.parse_single_example(record, features)
+    images, labels = (
+        tf.concat([parsed[name].values for name in names], 0) for names in (_IMAGES, _LABELS)
+    )
+    if num_classes:
+        return _only(images, b""), multi_hot(labels, num_classes)
+    # The cast would turn 2**32 into 0.
+    label = tf.clip_by_value(_only(labels, -1), -1, tf.int32.max)
+    return _only(images, b""), tf.cast(label, tf.int32)
+
+
+def _only(values, otherwise):
+    default = tf.constant(otherwise, values.dtype)
+    return tf.cond(tf.size(values) == 1, lambda: values[0], lambda: default)
+
+
+def _find_id(files, names, starts, number):
+    file = int(np.searchsorted(starts, number, side="right")) - 1
+    return f"{names[files[file]]}#{number - starts[file]}"
+
+
+def write_records(
+    source: Source, folder: str | os.PathLike, split: str, num_files: int = 1
+) -> list[pathlib.Path]:
+    """Write a split of a dataset to TFRecord files, shuffled, with `labels.txt` next to them.
+
+    They are read as `tfrecord:FOLDER/{split}-*`. Images stay encoded as they are; those that cannot
+    be decoded are left out and logged.
+
+    Args:
+        source: the `Source`, as of `keras_vit.data.find_source`.
+        folder: path of the directory, created if it does not exist.
+        split: name of the split, with which the names of the files begin.
+        num_files: number of files; for several workers, at least as many.
+
+    Returns:
+        A list of the paths of the files.
+
+    Raises:
+        ValueError: if the directory has files of the split or other class names; the images have
+            several labels, scaled pixels or a border; no image can be decoded; examples are
+            missing; or class names could not be read again.
+    """
+    folder = pathlib.Path(folder).expanduser()
+    labels = "".join(f"{name}\n" for name in source.class_names)
+    _check(source, num_files, folder, split, labels)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{split}-{i:05d}-of-{num_files:05d}.tfrecord" for i in range(num_files)]
+    with contextlib.ExitStack() as stack:
+        _write(source, [stack.enter_context(replacing(path)) for path in paths])
+    with replacing(folder / LABEL_FILES[0]) as partial_labels:
+        partial_labels.write_text(labels, encoding="utf-8")
+    return paths
+
+
+def _write(source, paths):
+    with contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(tf.io.TFRecordWriter(str(path))) for path in paths]
+        examples = source.examples.shuffle(source.shuffle_buffer, seed=0)
+        progress = tqdm.tqdm(examples.as_numpy_iterator(), total=source.num_examples, unit="image")
+        place, read = 0, 0
+        for number, payload, label in progress:
+            read += 1
+            try:
+                image = tf.convert_to_tensor(source.read(payload)).numpy()
+                decode(image)
+            except tf.errors.OpError:
+                name = source.find_id(int(number))
+                logging.getLogger("keras_vit").warning("left out %s: it cannot be decoded", name)
+                continue
+            place += 1
+            features = {
+                "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
+                "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writers[place % len(writers)].write(example.SerializeToString())
+    if read != source.num_examples or not place:
+        raise ValueError(
+            f"All {source.num_examples} examples of the dataset must be read, and some of them "
+            f"decoded. Received: {read}, of which {place} can be decoded"
+        )
+
+
+def _check(source, num_files, folder, split, text):
+    """Raise `ValueError` if records would replace others, or would be read with other labels."""
+    check_integer("num_files", num_files, minimum=1)
+    _, _, label = source.examples.element_spec
+    if source.scale != 1 or source.border or label.shape.rank != 0:
+        raise ValueError(
+            "`source` must have one label per image, pixels from 0 to 255 and no border. Received: "
+            f"scale={source.scale}, border={source.border}, labels of shape {label.shape}"
+        )
+    if text.splitlines() != list(source.class_names) or "" in source.class_names:
+        raise ValueError(
+            "`source` must have class names of one line each, none of them empty. "
+            f"Received: {source.class_names!r:.500}"
+        )
+    if there := sorted(folder.glob(f"{split}-*.tfrecord")):
+        raise ValueError(
+            "`folder` must not have files of the split yet. "
+            f"Received: folder={str(folder)!r} with {there[0].name}"
+        )
+    labels = folder / LABEL_FILES[0]
+    if labels.exists() and labels.read_text(encoding="utf-8") != text:
+        raise ValueError(
+            "The class names in `folder` must be those of the dataset. "
+            f"Received: {str(labels)!r} with others"
+        )

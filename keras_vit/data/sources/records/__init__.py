@@ -1,1 +1,0 @@
-"""TFRecord files: a kind of dataset, and how to write them."""

@@ -1,1 +1,0 @@
-"""Images whose labels are masks: a class for each pixel."""
