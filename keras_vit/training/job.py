@@ -223,14 +223,15 @@ def train(
         if given is None:
             parts = {"classes": classes, "fraction": fraction, "cache": cache, "split": split}
             parts |= {"validation": validation, "data_dir": data_dir, "exclude": exclude or ()}
-            given = load_training_data(recipe, data, **parts, max_skipped=max_skipped)
-        data = _for_recipe(recipe, *given)
-        examples = epoch_examples or data[0].num_examples
-        _log_plan(recipe, data, find_model(model) if not is_built else model.name, examples)
+            data = load_training_data(recipe, data, **parts, max_skipped=max_skipped)
+        else:
+            data = _for_recipe(recipe, *given)
+        lengths = recipe.epoch_lengths(epoch_examples or data[0].num_examples)
+        _log_plan(recipe, data, find_model(model) if not is_built else model.name, lengths)
         if not is_built:
             names = data[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
-        fit = _prepare(recipe, model, data, run, teacher, examples)
+        fit = _prepare(recipe, model, data, run, teacher, lengths)
         fit = dataclasses.replace(fit, save_steps=save_steps, callbacks=callbacks, verbose=verbose)
         fit.states.keep = keep
         state = find_state(workdir, run.settings["id"]) if resume else None
@@ -243,9 +244,8 @@ def train(
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)
 
 
-def _prepare(recipe, model, data, run, teacher, examples):
+def _prepare(recipe, model, data, run, teacher, lengths):
     """Compile the task of a recipe, and compare what it depends on with the run that is resumed."""
-    distribution.check_batch(recipe)
     task = make_task(recipe, model, *data, teacher)
     options = getattr(model, "options", None)
     facts = {
@@ -257,7 +257,7 @@ def _prepare(recipe, model, data, run, teacher, examples):
     }
     run.add(facts)
     run.add({"id": run.identity})
-    epochs, updates_per_epoch = recipe.epoch_lengths(examples)
+    epochs, updates_per_epoch = lengths
     # A teacher may have other dtypes.
     trained = task.model if teacher is None else model
     task.model.compile(
@@ -320,7 +320,6 @@ def load_training_data(
         ValueError: as `load`, or if the recipe's batches cannot be divided among the replicas, or
             its augmentation would change labels.
     """
-    distribution.check_batch(recipe)
     check_augmentation(name, recipe.augmentation)
     options |= {
         "image_size": recipe.image_size,
@@ -360,6 +359,7 @@ def _for_recipe(recipe, train, validation):
             "`data` must be the share of this process, loaded with `shard=(index, count)`. "
             f"Received: shard={train.shard} instead of {process()}"
         )
+    distribution.check_batch(recipe)
     size = recipe.batch_size // recipe.accumulation_steps // process()[1]
     is_soft = recipe.needs_soft_labels
     shared = {"batch_size": size, "seed": recipe.seed, **({"one_hot": True} if is_soft else {})}
@@ -373,7 +373,7 @@ def _for_recipe(recipe, train, validation):
     return train, validation and dataclasses.replace(validation, repeat=False, **shared)
 
 
-def _log_plan(recipe, data, model, examples):
+def _log_plan(recipe, data, model, lengths):
     """Log what a run trains on, from which weights, and how long."""
     if not distribution.is_first_process():
         return
@@ -386,7 +386,7 @@ def _log_plan(recipe, data, model, examples):
     )
     if train.source.left_out:
         log("%s", describe_left_out(train.source.left_out))
-    epochs, updates = recipe.epoch_lengths(examples)
+    epochs, updates = lengths
     log(
         "%s: %s steps of %s images, in %d epochs; each batch in %d parts, on %d replicas",
         *(model, f"{epochs * updates:,}", f"{recipe.batch_size:,}", epochs),
