@@ -203,7 +203,7 @@ def test_other_wrong_teachers(tmp_path):
             run(model, teacher=teacher)
     train = partial(job.train, recipe, student, "digits", tmp_path / "run", classes=CLASSES)
     for nonsense in (tmp_path / "none.keras", "none.npz"):
-        with pytest.raises(ValueError, match="`path` must be .*none"):
+        with pytest.raises(ValueError, match="`(path|model)` must be .*none"):
             train(teacher=nonsense)
     assert not (tmp_path / "run").exists()
 
