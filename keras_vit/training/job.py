@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import gc
+import inspect
+import json
 import logging
 import os
 import pathlib
@@ -11,7 +13,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.runs import find_model
+from keras_vit.checkpoints.runs import RUN_FILE, find_model
 from keras_vit.checkpoints.trained import (
     absolute_model_name,
     check_model_path,
@@ -176,6 +178,13 @@ def train(
             f"yet. Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards}, "
             f"keep_head={keep_head} and the model {model.name!r}"
         )
+    of_names = {"classes": None, "fraction": 1.0, "split": "train", "exclude": None, "cache": None}
+    if given and any(arguments[name] != default for name, default in of_names.items()):
+        received = ", ".join(f"{name}={arguments[name]!r}" for name in of_names)
+        raise ValueError(
+            "`classes`, `fraction`, `split`, `exclude` and `cache` are for the name of a dataset. "
+            f"Received: datasets, and {received}"
+        )
     if not is_built:
         check_model_path(model)
     callbacks = (callbacks,) if isinstance(callbacks, keras.callbacks.Callback) else callbacks
@@ -242,6 +251,28 @@ def train(
         assign_averages(fit.task.model)
         _report_skipped(run, fit.train, fit.validation)
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)
+
+
+def recorded_arguments(workdir):
+    """Return the arguments of `keras_vit.training.train` that a run in a directory was begun with.
+
+    The settings of its few-shot measurements are a list apart: `(arguments, measurements)`.
+
+    Raises:
+        ValueError: if there is no run, or it was begun with objects instead of names.
+    """
+    file = pathlib.Path(workdir).expanduser() / RUN_FILE
+    run = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if "recipe" not in run or run["objects"]:
+        names = ", ".join(f"`{name}`" for name in run.get("objects", ()))
+        found = f"a run with {names} of Python's" if names else "no run"
+        raise ValueError(
+            "A run must have arguments that are names and paths, to be resumed by its directory; "
+            "others resume with `keras_vit.training.train(..., resume=True)`. "
+            f"Received: {str(workdir)!r}, with {found}"
+        )
+    names = inspect.signature(train).parameters
+    return {name: run[name] for name in names if name in run}, run["measurements"]
 
 
 def _prepare(recipe, model, data, run, teacher, lengths):
