@@ -210,7 +210,7 @@ def train(
         "exclude": exclude and str(pathlib.Path(exclude).expanduser().resolve()),
         "cache": cache if cache in (None, "memory") else str(pathlib.Path(cache).absolute()),
         "facts": facts or {},
-        "teacher": getattr(teacher, "name", None) or (teacher and absolute_model_name(teacher)),
+        "teacher": teacher.name if objects["teacher"] else teacher and absolute_model_name(teacher),
         "measurements": measured,
         "objects": [name for name, is_object in objects.items() if is_object],
         **({} if is_built else model_digest(model)),
@@ -227,7 +227,7 @@ def train(
             ids = pathlib.Path(exclude).expanduser().read_text(encoding="utf-8")
             run.write(EXCLUDED_FILE, ids)
         # Before the model is made, which sets the seed.
-        if objects["teacher"] is False and teacher is not None:
+        if teacher is not None and not objects["teacher"]:
             teacher = load_trained(teacher)
         if given is None:
             parts = {"classes": classes, "fraction": fraction, "cache": cache, "split": split}

@@ -162,6 +162,8 @@ def test_a_run_is_a_teacher_by_its_directory(tmp_path):
     options |= {"teacher": tmp_path / "teacher"}
     student = job.train(recipe, small_model(recipe), "digits", tmp_path / "run", **options)
     assert len(student.history) == 2
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert recorded["teacher"] == str(tmp_path / "teacher")
 
 
 @pytest.mark.slow
