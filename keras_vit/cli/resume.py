@@ -33,8 +33,7 @@ class Resume:
         """Train, and print where the results are."""
         from keras_vit.evaluation import FewshotAccuracy
         from keras_vit.training.callbacks import MeasureRegularly
-        from keras_vit.training.job import train
-        from keras_vit.training.run import recorded_arguments
+        from keras_vit.training.job import recorded_arguments, train
 
         workdir = self.workdir.expanduser().resolve()
         arguments, measured = recorded_arguments(workdir)

@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import gc
+import inspect
+import json
 import logging
 import os
 import pathlib
@@ -11,7 +13,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.runs import find_model
+from keras_vit.checkpoints.runs import RUN_FILE, find_model
 from keras_vit.checkpoints.trained import (
     absolute_model_name,
     check_model_path,
@@ -176,6 +178,13 @@ def train(
             f"yet. Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards}, "
             f"keep_head={keep_head} and the model {model.name!r}"
         )
+    of_names = {"classes": None, "fraction": 1.0, "split": "train", "exclude": None, "cache": None}
+    if given and any(arguments[name] != default for name, default in of_names.items()):
+        received = ", ".join(f"{name}={arguments[name]!r}" for name in of_names)
+        raise ValueError(
+            "`classes`, `fraction`, `split`, `exclude` and `cache` are for the name of a dataset. "
+            f"Received: datasets, and {received}"
+        )
     if not is_built:
         check_model_path(model)
     callbacks = (callbacks,) if isinstance(callbacks, keras.callbacks.Callback) else callbacks
@@ -201,7 +210,7 @@ def train(
         "exclude": exclude and str(pathlib.Path(exclude).expanduser().resolve()),
         "cache": cache if cache in (None, "memory") else str(pathlib.Path(cache).absolute()),
         "facts": facts or {},
-        "teacher": getattr(teacher, "name", None) or (teacher and absolute_model_name(teacher)),
+        "teacher": teacher.name if objects["teacher"] else teacher and absolute_model_name(teacher),
         "measurements": measured,
         "objects": [name for name, is_object in objects.items() if is_object],
         **({} if is_built else model_digest(model)),
@@ -218,19 +227,20 @@ def train(
             ids = pathlib.Path(exclude).expanduser().read_text(encoding="utf-8")
             run.write(EXCLUDED_FILE, ids)
         # Before the model is made, which sets the seed.
-        if objects["teacher"] is False and teacher is not None:
+        if teacher is not None and not objects["teacher"]:
             teacher = load_trained(teacher)
         if given is None:
             parts = {"classes": classes, "fraction": fraction, "cache": cache, "split": split}
             parts |= {"validation": validation, "data_dir": data_dir, "exclude": exclude or ()}
-            given = load_training_data(recipe, data, **parts, max_skipped=max_skipped)
-        data = _for_recipe(recipe, *given)
-        examples = epoch_examples or data[0].num_examples
-        _log_plan(recipe, data, find_model(model) if not is_built else model.name, examples)
+            data = load_training_data(recipe, data, **parts, max_skipped=max_skipped)
+        else:
+            data = _for_recipe(recipe, *given)
+        lengths = recipe.epoch_lengths(epoch_examples or data[0].num_examples)
+        _log_plan(recipe, data, find_model(model) if not is_built else model.name, lengths)
         if not is_built:
             names = data[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
-        fit = _prepare(recipe, model, data, run, teacher, examples)
+        fit = _prepare(recipe, model, data, run, teacher, lengths)
         fit = dataclasses.replace(fit, save_steps=save_steps, callbacks=callbacks, verbose=verbose)
         fit.states.keep = keep
         state = find_state(workdir, run.settings["id"]) if resume else None
@@ -243,9 +253,30 @@ def train(
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)
 
 
-def _prepare(recipe, model, data, run, teacher, examples):
+def recorded_arguments(workdir):
+    """Return the arguments of `keras_vit.training.train` that a run in a directory was begun with.
+
+    The settings of its few-shot measurements are a list apart: `(arguments, measurements)`.
+
+    Raises:
+        ValueError: if there is no run, or it was begun with objects instead of names.
+    """
+    file = pathlib.Path(workdir).expanduser() / RUN_FILE
+    run = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if "recipe" not in run or run["objects"]:
+        names = ", ".join(f"`{name}`" for name in run.get("objects", ()))
+        found = f"a run with {names} of Python's" if names else "no run"
+        raise ValueError(
+            "A run must have arguments that are names and paths, to be resumed by its directory; "
+            "others resume with `keras_vit.training.train(..., resume=True)`. "
+            f"Received: {str(workdir)!r}, with {found}"
+        )
+    names = inspect.signature(train).parameters
+    return {name: run[name] for name in names if name in run}, run["measurements"]
+
+
+def _prepare(recipe, model, data, run, teacher, lengths):
     """Compile the task of a recipe, and compare what it depends on with the run that is resumed."""
-    distribution.check_batch(recipe)
     task = make_task(recipe, model, *data, teacher)
     options = getattr(model, "options", None)
     facts = {
@@ -257,7 +288,7 @@ def _prepare(recipe, model, data, run, teacher, examples):
     }
     run.add(facts)
     run.add({"id": run.identity})
-    epochs, updates_per_epoch = recipe.epoch_lengths(examples)
+    epochs, updates_per_epoch = lengths
     # A teacher may have other dtypes.
     trained = task.model if teacher is None else model
     task.model.compile(
@@ -320,7 +351,6 @@ def load_training_data(
         ValueError: as `load`, or if the recipe's batches cannot be divided among the replicas, or
             its augmentation would change labels.
     """
-    distribution.check_batch(recipe)
     check_augmentation(name, recipe.augmentation)
     options |= {
         "image_size": recipe.image_size,
@@ -360,6 +390,7 @@ def _for_recipe(recipe, train, validation):
             "`data` must be the share of this process, loaded with `shard=(index, count)`. "
             f"Received: shard={train.shard} instead of {process()}"
         )
+    distribution.check_batch(recipe)
     size = recipe.batch_size // recipe.accumulation_steps // process()[1]
     is_soft = recipe.needs_soft_labels
     shared = {"batch_size": size, "seed": recipe.seed, **({"one_hot": True} if is_soft else {})}
@@ -373,7 +404,7 @@ def _for_recipe(recipe, train, validation):
     return train, validation and dataclasses.replace(validation, repeat=False, **shared)
 
 
-def _log_plan(recipe, data, model, examples):
+def _log_plan(recipe, data, model, lengths):
     """Log what a run trains on, from which weights, and how long."""
     if not distribution.is_first_process():
         return
@@ -386,7 +417,7 @@ def _log_plan(recipe, data, model, examples):
     )
     if train.source.left_out:
         log("%s", describe_left_out(train.source.left_out))
-    epochs, updates = recipe.epoch_lengths(examples)
+    epochs, updates = lengths
     log(
         "%s: %s steps of %s images, in %d epochs; each batch in %d parts, on %d replicas",
         *(model, f"{epochs * updates:,}", f"{recipe.batch_size:,}", epochs),

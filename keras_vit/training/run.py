@@ -3,8 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import inspect
-import json
 import logging
 import pathlib
 import sys
@@ -77,30 +75,6 @@ def open_run(workdir, settings, others=(), resume=False):
                 *(begun_on, backend),
             )
         yield run
-
-
-def recorded_arguments(workdir):
-    """Return the arguments of `keras_vit.training.train` that a run in a directory was begun with.
-
-    The settings of its few-shot measurements are a list apart: `(arguments, measurements)`.
-
-    Raises:
-        ValueError: if there is no run, or it was begun with objects instead of names.
-    """
-    from keras_vit.training.job import train
-
-    file = pathlib.Path(workdir).expanduser() / RUN_FILE
-    run = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    if "recipe" not in run or run["objects"]:
-        names = ", ".join(f"`{name}`" for name in run.get("objects", ()))
-        found = f"a run with {names} of Python's" if names else "no run"
-        raise ValueError(
-            "A run must have arguments that are names and paths, to be resumed by its directory; "
-            "others resume with `keras_vit.training.train(..., resume=True)`. "
-            f"Received: {str(workdir)!r}, with {found}"
-        )
-    names = inspect.signature(train).parameters
-    return {name: run[name] for name in names if name in run}, run["measurements"]
 
 
 def find_state(workdir, identity):

@@ -162,6 +162,8 @@ def test_a_run_is_a_teacher_by_its_directory(tmp_path):
     options |= {"teacher": tmp_path / "teacher"}
     student = job.train(recipe, small_model(recipe), "digits", tmp_path / "run", **options)
     assert len(student.history) == 2
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert recorded["teacher"] == str(tmp_path / "teacher")
 
 
 @pytest.mark.slow
@@ -203,7 +205,7 @@ def test_other_wrong_teachers(tmp_path):
             run(model, teacher=teacher)
     train = partial(job.train, recipe, student, "digits", tmp_path / "run", classes=CLASSES)
     for nonsense in (tmp_path / "none.keras", "none.npz"):
-        with pytest.raises(ValueError, match="`path` must be .*none"):
+        with pytest.raises(ValueError, match="`(path|model)` must be .*none"):
             train(teacher=nonsense)
     assert not (tmp_path / "run").exists()
 

@@ -11,8 +11,8 @@ import pytest
 import keras_vit
 from keras_vit.checkpoints.trained import model_digest
 from keras_vit.training import Run, distribution
+from keras_vit.training.job import recorded_arguments
 from keras_vit.training.recipes import RECIPES
-from keras_vit.training.run import recorded_arguments
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import CLASSES, small_data, small_model, small_recipe
 from tests.fixtures.tiny import TINY
@@ -102,6 +102,13 @@ def test_a_run_of_objects_is_resumed_from_python(tmp_path, fitted):
         recorded_arguments(tmp_path / "run")
     with pytest.raises(ValueError, match="with no run"):
         recorded_arguments(tmp_path)
+
+
+def test_given_datasets_are_not_chosen_from(tmp_path):
+    recipe = small_recipe()
+    arguments = (recipe, small_model(recipe), small_data(recipe), tmp_path / "run")
+    with pytest.raises(ValueError, match="are for the name of a dataset.*fraction=0.5"):
+        keras_vit.training.train(*arguments, fraction=0.5)
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_a_run_goes_on_after_its_images_have_moved(tmp_path, capsys):
     main(["resume", workdir, "--data", f"folder:{moved}"])
     main(["resume", workdir])
     next(moved.glob("ant/*.jpg")).unlink()
-    assert "must have the training images" in error_of(capsys, "resume", workdir)
+    assert "images.training=" in error_of(capsys, "resume", workdir)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 
 from keras_vit.models import vision_transformer
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.run import open_run
+from keras_vit.training.run import find_state, open_run
 from keras_vit.training.saving import SaveState, save_model
 from keras_vit.training.states import States
 from tests.fixtures.contract import to_numpy
@@ -211,3 +211,14 @@ def test_a_run_goes_on_with_the_weights_that_it_was_begun_with_wherever_they_are
     assert json.loads((tmp_path / "run.json").read_text())[name] == "/there/m.keras"
     with pytest.raises(ValueError, match=f"Received: {digest}='b' instead of 'a'$"):
         begin(tmp_path, {name: "/here/m.keras"}, [name], **{digest: "b"})
+
+
+def test_states_of_another_run_and_models_without_states_are_refused(tmp_path, compiled):
+    States(tmp_path / "states").save(compiled, 1, {"run": "one"})
+    assert find_state(tmp_path, "one")[1]["batch"] == 1
+    with pytest.raises(ValueError, match="must have the states of its own run"):
+        find_state(tmp_path, "another")
+    (tmp_path / "states" / "batch-000000001.npz").rename(tmp_path / "last.keras")
+    with pytest.raises(ValueError, match="which has models and no states"):
+        find_state(tmp_path, "one")
+    assert find_state(tmp_path / "new", "one") is None

@@ -84,11 +84,11 @@ def test_validation_images_that_are_trained_on_are_named(tmp_path, caplog):
     assert f"{count} of the {count} validation images, which choose the best model" in caplog.text
 
 
-def test_states_of_another_run_are_refused(root, capsys):
+def test_another_run_is_refused(root, capsys):
     begun = json.loads((root / "run" / "run.json").read_text())
     (root / "run" / "run.json").write_text(json.dumps({**begun, "id": "another"}))
     arguments = train_arguments(begun["model"], root / "photos", root / "run", "--resume")
-    assert "must have the states of its own run" in error_of(capsys, *arguments)
+    assert "settings it was begun with. Received: id=" in error_of(capsys, *arguments)
 
 
 @pytest.mark.parametrize("record", ["kept", "lost"])
