@@ -142,7 +142,7 @@ class Data:
         splits = {name: find_source(self.name, name, data_dir=self.data_dir) for name in names}
         for name, source in splits.items():
             print(f"{name}: {source.num_examples} images")
-        print_left_out(next(iter(splits.values())))
+        print_left_out(next(iter(splits.values())).left_out)
         classes = next(iter(splits.values())).class_names
         print(f"{len(classes)} classes: {name_some(classes, SHOWN)}")
         return splits
@@ -185,12 +185,12 @@ def check_picture(path):
         )
 
 
-def print_left_out(dataset):
+def print_left_out(left_out):
     """Print how many files of a dataset are left out, by reason, if there are any."""
     from keras_vit.data.sources.folder import describe_left_out
 
-    if dataset.info.left_out:
-        print(describe_left_out(dataset.info.left_out))
+    if left_out:
+        print(describe_left_out(left_out))
 
 
 def describe_part(name, source, split, classes=None):

@@ -103,7 +103,7 @@ class Evaluate:
         dataset = trained.load(self.data, self.split, **options)
         if dataset.info.dataset.source.has_masks:
             self._check_masks(dataset)
-            print_left_out(dataset)
+            print_left_out(dataset.info.left_out)
             trained.warn_if_trained_on(dataset.info.dataset.source)
             return self._evaluate_masks(trained.model, dataset.info.dataset.source)
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
@@ -115,7 +115,7 @@ class Evaluate:
                 "need images of one class each. "
                 f"Received: {self.data!r}, whose images have several labels"
             )
-        print_left_out(dataset)
+        print_left_out(dataset.info.left_out)
         is_first = distribution.is_first_process()
         if is_first and not trained.is_own_data(self.data):
             part = describe_part(self.data, dataset.info.dataset.source, self.split, self.classes)

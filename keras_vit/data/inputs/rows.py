@@ -13,6 +13,7 @@ from keras_vit.core.arguments import as_objects
 from keras_vit.core.choices import ENCODED_COLUMNS
 from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import decode
+from keras_vit.data.sources.base import ids_in_parts
 from keras_vit.data.sources.folder import short_names
 
 # Columns of Parquet files that are ids.
@@ -230,11 +231,7 @@ def _ids(paths, starts, column):
     import pyarrow.parquet
 
     names = short_names(map(str, paths))
-
-    def position(number):
-        file = int(np.searchsorted(starts, number, side="right")) - 1
-        return f"{names[str(paths[file])]}#{number - starts[file]}"
-
+    position = ids_in_parts([names[str(path)] for path in paths], starts)
     if column is None:
         return position
     tables = [pyarrow.parquet.read_table(path, columns=[column]) for path in paths]

@@ -214,21 +214,9 @@ class Source:
         if self.part_by_id:
             ids = (self.find_id(number) for number in self.numbers.tolist())
             keys = np.fromiter(map(_hash_id, ids), "uint64", len(self.numbers))
-            return self.without(self.numbers[keys >= np.uint64(limit)])
-
-        def is_kept(number, *_):
-            shift, xor = tf.bitwise.right_shift, tf.bitwise.bitwise_xor
-            as_uint64 = functools.partial(tf.constant, dtype=tf.uint64)
-            return _scatter(tf.cast(number, tf.uint64), shift, xor, as_uint64) < limit
-
-        scattered = _scatter(
-            self.numbers.astype("uint64"), np.right_shift, np.bitwise_xor, np.uint64
-        )
-        return dataclasses.replace(
-            self,
-            examples=self.examples.filter(is_kept),
-            numbers=self.numbers[scattered < np.uint64(limit)],
-        )
+        else:
+            keys = _hash_numbers(self.numbers)
+        return self.without(self.numbers[keys >= np.uint64(limit)])
 
 
 def _hash_id(id):
@@ -237,13 +225,28 @@ def _hash_id(id):
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest())
 
 
-def _scatter(numbers, shift, xor, as_uint64):
-    """Return a 64-bit hash of each number, with the functions of NumPy or TensorFlow."""
+def _hash_numbers(numbers):
+    """Return a 64-bit hash of each number."""
     # The hash of 0 would be 0.
-    numbers = (numbers + as_uint64(1)) * as_uint64(_STEP)
+    numbers = (numbers.astype("uint64") + np.uint64(1)) * np.uint64(_STEP)
     for bits, factor in zip(_SHIFTS, _FACTORS, strict=True):
-        numbers = xor(numbers, shift(numbers, as_uint64(bits))) * as_uint64(factor)
-    return xor(numbers, shift(numbers, as_uint64(_LAST_SHIFT)))
+        numbers = (numbers ^ numbers >> np.uint64(bits)) * np.uint64(factor)
+    return numbers ^ numbers >> np.uint64(_LAST_SHIFT)
+
+
+def ids_in_parts(names, starts):
+    """Return the function from the number of an example to `NAME#POSITION`, the id in its part.
+
+    Args:
+        names: names of the parts, such as files.
+        starts: number of the first example of each part, rising.
+    """
+
+    def find_id(number):
+        part = int(np.searchsorted(starts, number, side="right")) - 1
+        return f"{names[part]}#{number - starts[part]}"
+
+    return find_id
 
 
 def multi_hot(labels, num_classes):
@@ -255,7 +258,7 @@ def multi_hot(labels, num_classes):
 
 def not_among(numbers, number):
     """Whether a number, an int64 tensor, is not in a list of at least one number."""
-    ordered = tf.constant(sorted(numbers), tf.int64)
+    ordered = tf.constant(np.sort(numbers), tf.int64)
     place = tf.searchsorted(ordered, number[None])[0]
     return ordered[tf.minimum(place, len(numbers) - 1)] != number
 

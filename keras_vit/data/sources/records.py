@@ -20,7 +20,7 @@ from keras_vit.core.files import replacing
 from keras_vit.data.digest import scan_records
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.logging import log_once
-from keras_vit.data.sources.base import Source, multi_hot
+from keras_vit.data.sources.base import Source, ids_in_parts, multi_hot
 from keras_vit.data.sources.folder import short_names
 from keras_vit.data.sources.splits import SPLIT_NAMES, SPLITS, describe_parts, find_parts
 
@@ -113,12 +113,12 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
     for length, start, first, *turns_of_file in zip(counts[mine], *columns, strict=True):
         places = np.arange(length)
         numbers.append(start + places[is_wanted(places + first, *turns_of_file)])
-    names_of_files = short_names(file for paths in given.values() for file in paths)
+    short = short_names(file for paths in given.values() for file in paths)
     return Source(
         read(),
         names,
         np.concatenate(numbers),
-        find_id=lambda number: _find_id(files, names_of_files, starts, number),
+        ids_in_parts([short[file] for file in files], starts),
         has_no_splits="{split}" not in pattern,
         left_out=left_out,
         near=read,
@@ -245,11 +245,6 @@ def _parse(record, num_classes=None):
 def _only(values, otherwise):
     default = tf.constant(otherwise, values.dtype)
     return tf.cond(tf.size(values) == 1, lambda: values[0], lambda: default)
-
-
-def _find_id(files, names, starts, number):
-    file = int(np.searchsorted(starts, number, side="right")) - 1
-    return f"{names[files[file]]}#{number - starts[file]}"
 
 
 def write_records(

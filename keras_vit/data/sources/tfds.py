@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.logging import log_once
-from keras_vit.data.sources.base import Source, multi_hot
+from keras_vit.data.sources.base import Source, ids_in_parts, multi_hot
 from keras_vit.data.sources.masks import pack
 from keras_vit.data.sources.paper import Dataset
 from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
@@ -128,7 +128,7 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
         as_examples(together),
         _class_names(builder, row),
         numbers,
-        find_id=lambda number: _find_id(starts, number),
+        ids_in_parts([*starts], [*starts.values()]),
         scale=row.scale,
         near=near,
         has_masks=row.mask is not None,
@@ -180,11 +180,6 @@ def _first_numbers(splits):
     names = sorted(splits)
     lengths = (splits[name].num_examples for name in names)
     return dict(zip(names, itertools.accumulate(lengths, initial=0), strict=False))
-
-
-def _find_id(starts, number):
-    split = max((name for name in starts if starts[name] <= number), key=starts.get)
-    return f"{split}#{number - starts[split]}"
 
 
 def _label(row, features):
