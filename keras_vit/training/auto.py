@@ -4,20 +4,17 @@ import dataclasses
 import logging
 import math
 import os
-import shutil
-import subprocess
 import time
 from typing import Any
 
 import keras
 import numpy as np
-import psutil
 
 from keras_vit.checkpoints import inspect_checkpoint
 from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import check_model_path
 from keras_vit.core.arguments import check_integer, is_number
-from keras_vit.core.process import available_memory
+from keras_vit.core.process import is_out_of_memory
 from keras_vit.data.images.decoding import declared_size
 from keras_vit.data.loading import load
 from keras_vit.models import find_variant
@@ -152,8 +149,8 @@ def auto_recipe(
 ) -> Recipe:
     """Choose the settings of a training run for a dataset, a model and this machine.
 
-    The number of steps follows BiT-HyperRule, the resolution the images and the model, the batch
-    size the memory. Rare classes are repeated if classes are uneven. The choices, what is given up
+    The number of steps and the batch size follow BiT-HyperRule, the resolution the images and the
+    model; how many images are computed at once is measured. Rare classes are repeated if classes are uneven. The choices, what is given up
     for the time limit, and an estimate of the time are logged. The recipe has all settings as
     numbers: training by it again repeats the run.
 
@@ -248,17 +245,12 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
 
     To meet the time, images may get smaller, down to `smallest` pixels.
     """
-    recipe = _accumulate(recipe, facts)
     measured = dataclasses.replace(recipe, image_size=min(recipe.image_size, smallest))
     _log("measuring the time of a training step")
-    made = make_model(measured, model, len(facts.counts))
-    part = recipe.batch_size // recipe.accumulation_steps
-    size = min(part, SMALL_BATCH)
-    seconds = seconds_per_image(measured, made, size)
-    if size < part and part * seconds < SHORT_STEP:
-        # A short step of few images is mostly overhead.
-        seconds = seconds_per_image(measured, made, part)
+    part, seconds = _measure(measured, model, len(facts.counts))
     per_pixel = seconds / measured.image_size**2
+    pixels = part * measured.image_size**2
+    recipe, measured = _divided(recipe, pixels), _divided(measured, pixels)
     limit = math.inf if minutes is None else 60 * minutes
     chosen, gave_up = recipe, []
     if _estimate(chosen, facts, per_pixel) > limit and measured != recipe:
@@ -278,7 +270,7 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
     estimate = _estimate(chosen, facts, per_pixel)
     part = chosen.batch_size // chosen.accumulation_steps
     passes = chosen.steps * chosen.batch_size / facts.num_images
-    _log("%d images at a time, for the memory; %.1f passes", part, passes)
+    _log("%d images at a time, %.1f passes", part, passes)
     if gave_up:
         what = ", ".join(gave_up)
         _log("to meet the time limit of %g minutes it gives up %s", limit / 60, what)
@@ -287,14 +279,34 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
     return chosen
 
 
-def _accumulate(recipe, facts):
-    """Divide batches until the activations of one part fit into the memory."""
-    options = facts.options.replace(image_size=recipe.image_size)
-    needed, free = bytes_per_image(options), usable_memory() / 2
-    parts = 1
-    while needed * recipe.batch_size / parts > free and parts < recipe.batch_size:
-        parts *= 2
-    return dataclasses.replace(recipe, accumulation_steps=parts)
+def _measure(recipe, model, num_classes):
+    """Return how many images of a batch are computed at once, and the seconds of each.
+
+    A short step of few images is mostly overhead: then it is the whole batch, if it fits into the
+    memory.
+    """
+
+    def seconds(size):
+        return seconds_per_image(recipe, make_model(recipe, model, num_classes), size)
+
+    few, size = min(recipe.batch_size, SMALL_BATCH), recipe.batch_size
+    of_few = seconds(few)
+    while size > few and size * of_few < SHORT_STEP:
+        try:
+            return size, seconds(size)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            size //= 2
+    return few, of_few
+
+
+def _divided(recipe, pixels):
+    """Return a recipe of which a part of a batch has at most a number of pixels."""
+    part = recipe.batch_size
+    while part > 1 and part * recipe.image_size**2 > pixels:
+        part //= 2
+    return dataclasses.replace(recipe, accumulation_steps=recipe.batch_size // part)
 
 
 def _estimate(recipe, facts, seconds_per_pixel):
@@ -315,38 +327,6 @@ def has_accelerator():
     return not all(device.startswith("cpu") for device in keras.distribution.list_devices())
 
 
-def usable_memory():
-    """Return the bytes of the first GPU, or without one those that the machine can still give.
-
-    The free bytes of a GPU say little, as backends reserve most of it when they start.
-    """
-    if has_accelerator() and shutil.which("nvidia-smi"):
-        query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
-        found = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
-        if found and found[0].isdigit():
-            return int(found[0]) * 2**20
-    return min(available_memory(), psutil.virtual_memory().available)
-
-
-def bytes_per_image(options):
-    """Estimate the bytes that training keeps for one image, from the options of a model.
-
-    It is an upper estimate for the three backends, without rematerialization.
-    """
-    height, width = options.image_size
-    if is_resnet(options):
-        stages, filters = options.stages, options.width
-    else:
-        stages, filters = options.resnet_stages or (), options.resnet_width
-    # An image of 224 pixels needs about 200 MB in a R50x1, of 16 units.
-    maps = 200e6 * sum(stages) / 16 * filters / 64 * height * width / 224**2
-    if is_resnet(options):
-        return maps
-    tokens, width = math.prod(options.grid) + 1, options.embedding_dim
-    layer = tokens * (9 * width + 2 * options.mlp_dim) + 2 * options.num_heads * tokens**2
-    return maps + 4 * 2 * options.depth * layer
-
-
 def seconds_per_image(recipe, model, batch_size, steps=3):
     """Measure the time of a training step, per image.
 
@@ -357,8 +337,6 @@ def seconds_per_image(recipe, model, batch_size, steps=3):
     images = rng.uniform(-1, 1, (batch_size, *model.input_shape[1:])).astype("float32")
     labels = np.arange(batch_size) % model.output_shape[-1]
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    # An accumulated batch would update only every few steps.
-    recipe = dataclasses.replace(recipe, accumulation_steps=1)
     model.compile(make_optimizer(recipe, model, 10**9), loss)
     model.fit(images, labels, batch_size, verbose=0)
     repeated = np.concatenate([images] * steps), np.concatenate([labels] * steps)

@@ -1,4 +1,4 @@
-"""Recipes for a dataset, a model and a auto."""
+"""Recipes for a dataset, a model and a machine."""
 
 import logging
 
@@ -21,6 +21,7 @@ def variant(name):
 
 
 VIT_B16 = variant("ViT_B16")
+SMALL = "ViT_Ti16(depth=1, embedding_dim=16, mlp_dim=32, num_heads=2)"
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +101,15 @@ def test_facts_are_read_from_the_data_and_the_model(folder, model):
 
 
 @pytest.mark.slow
-def test_a_large_batch_is_divided_for_the_memory(folder, model, monkeypatch):
-    facts = find_facts(folder, model)
-    needed = auto.bytes_per_image(facts.options.replace(image_size=16))
-    monkeypatch.setattr(auto, "usable_memory", lambda: 2 * 8 * needed)
-    assert auto_recipe(folder, model).accumulation_steps == 4
+def test_a_large_batch_is_divided_if_it_does_not_fit_into_the_memory(monkeypatch):
+    def seconds_per_image(recipe, model, size):
+        if size > 64:
+            raise MemoryError
+        return 0.0001
+
+    monkeypatch.setattr(auto, "seconds_per_image", seconds_per_image)
+    assert auto_recipe("digits", SMALL).accumulation_steps == 4
+    assert auto_recipe("digits", SMALL, image_size=64).accumulation_steps == 4
 
 
 @pytest.mark.slow
@@ -134,8 +139,7 @@ def test_short_steps_are_measured_with_whole_batches(seconds, sizes, monkeypatch
         return seconds
 
     monkeypatch.setattr(auto, "seconds_per_image", seconds_per_image)
-    variant = "ViT_Ti16(depth=1, embedding_dim=16, mlp_dim=32, num_heads=2)"
-    assert auto_recipe("digits", variant).batch_size == 256
+    assert auto_recipe("digits", SMALL).batch_size == 256
     assert measured == sizes
 
 
@@ -159,8 +163,7 @@ def test_a_student_needs_images(folder, model, monkeypatch):
 
 
 @pytest.mark.slow
-def test_memory_and_time_of_this_machine(model):
-    assert auto.usable_memory() > 2**20
+def test_time_of_this_machine(model):
     assert not auto.has_accelerator()
     recipe = small_recipe(image_size=16)
     assert 0 < auto.seconds_per_image(recipe, load_model(model), batch_size=4) < 10
@@ -172,7 +175,6 @@ def test_memory_and_time_of_this_machine(model):
         ({"minutes": 0}, "`minutes` must be a positive number. Received: minutes=0"),
         ({"minutes": float("nan")}, "`minutes` must be a positive number"),
         ({"model": "ViT_B17"}, "ViT_B17"),
-        ({"data": "folder:nowhere"}, "does not exist"),
         ({"data": "few"}, "two training images of each of two classes"),
         ({"data": "five"}, "The split 'validation' of the folder .* must have an image"),
     ],
