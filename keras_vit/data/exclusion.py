@@ -53,13 +53,7 @@ def read_ids(path):
 
     Spaces around a line, a byte order mark and empty lines are ignored.
     """
-    try:
-        lines = pathlib.Path(path).expanduser().read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(
-            "`exclude` must be a list of ids, or a file with one per line. "
-            f"Received: exclude={str(path)!r} ({error})"
-        ) from error
+    lines = pathlib.Path(path).expanduser().read_text(encoding="utf-8-sig").splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 

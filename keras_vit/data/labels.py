@@ -77,18 +77,14 @@ def decode_predictions(
 
 def _labels(logits, class_names):
     """Return the synset, or the number, and the name of each class."""
-    if class_names is None:
-        if logits.ndim != 2 or logits.shape[1] not in LABEL_FILES:
-            raise ValueError(
-                "`logits` must have the shape (batch, 1000) for ImageNet-2012 or (batch, 21843) "
-                "for ImageNet-21k, unless `class_names` are given. "
-                f"Received: logits.shape={logits.shape}"
-            )
-        return read_labels(logits.shape[1])
-    if logits.ndim != 2:
+    if logits.ndim != 2 or (class_names is None and logits.shape[1] not in LABEL_FILES):
         raise ValueError(
-            f"`logits` must have the shape (batch, classes). Received: logits.shape={logits.shape}"
+            "`logits` must have the shape (batch, classes), unless `class_names` are given (batch, "
+            "1000) for ImageNet-2012 or (batch, 21843) for ImageNet-21k. "
+            f"Received: logits.shape={logits.shape}"
         )
+    if class_names is None:
+        return read_labels(logits.shape[1])
     return list(enumerate(check_class_names(class_names, num_classes=logits.shape[1])))
 
 

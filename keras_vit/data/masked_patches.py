@@ -1,11 +1,10 @@
 """Masked patch prediction: which patches are corrupted, and what a model predicts of them."""
 
 import dataclasses
-import numbers
 
 import tensorflow as tf
 
-from keras_vit.core.arguments import check_choice, is_integer
+from keras_vit.core.arguments import as_pair, check_choice, grid_size
 from keras_vit.core.choices import TARGETS
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.images.colors import encode_colors
@@ -70,14 +69,20 @@ def mask_patches(
     """
     is_lazy = isinstance(dataset, Dataset)
     image_size = dataset.maker.image_size if is_lazy else dataset.element_spec[0].shape[1:3]
-    grid, patch_size = _find_grid(tuple(image_size), patch_size)
+    patch_size = as_pair(patch_size, "patch_size")
+    grid = grid_size(tuple(image_size), patch_size)
     check_choice("target", target, TARGETS)
     if target == "downsized" and min(patch_size) < CELLS:
         raise ValueError(
             f"`target='downsized'` needs patches of at least {CELLS} x {CELLS} pixels. "
             f"Received: patch_size={patch_size}"
         )
-    num_corrupted = _count_corrupted(share, grid[0] * grid[1])
+    num_corrupted = round(share * grid[0] * grid[1])
+    if not 1 <= num_corrupted <= grid[0] * grid[1]:
+        raise ValueError(
+            f"`share` must be a part of an image's {grid[0] * grid[1]} patches, at least one of "
+            f"them. Received: share={share!r}"
+        )
 
     def mask(step, batch):
         images, _ = batch
@@ -130,29 +135,3 @@ def _make_targets(images, grid, patch_size, target):
         return tf.reshape(patches, (-1, num_patches, num_cells * 3))
     colors = encode_colors(tf.reshape(patches, (-1, num_patches, num_cells, 3)))
     return colors[..., 0] if target == "mean_colour" else colors
-
-
-def _find_grid(image_size, patch_size):
-    """Return `(rows, columns)` of the patches and `(height, width)` of one."""
-    pair = tuple(patch_size) if isinstance(patch_size, (tuple, list)) else (patch_size, patch_size)
-    is_pair = len(pair) == 2 and all(is_integer(n) and n > 0 for n in pair)
-    if not is_pair or any(pixels % n for pixels, n in zip(image_size, pair, strict=True)):
-        raise ValueError(
-            f"`patch_size` must be a positive divisor of the images' size {image_size}, or a pair "
-            f"of them. Received: patch_size={patch_size!r}"
-        )
-    return tuple(pixels // n for pixels, n in zip(image_size, pair, strict=True)), pair
-
-
-def _count_corrupted(share, num_patches):
-    if num_patches < 2:
-        raise ValueError(
-            "`patch_size` must leave an image at least 2 patches, so that one can replace another. "
-            f"Received: {num_patches} patch"
-        )
-    if not isinstance(share, numbers.Real) or not 1 <= round(share * num_patches) <= num_patches:
-        raise ValueError(
-            f"`share` must be a part of an image's {num_patches} patches, at least one of them. "
-            f"Received: share={share!r}"
-        )
-    return round(share * num_patches)

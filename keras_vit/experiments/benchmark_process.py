@@ -16,7 +16,7 @@ from keras_vit.layers.base import parts
 from keras_vit.models import freeze_blocks
 from keras_vit.models.variants import find_variant, is_variant
 from keras_vit.models.vit import variable_shapes
-from keras_vit.training.distribution import accelerator_memory, accelerator_peak_memory
+from keras_vit.training.distribution import accelerator_memory
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import PRETRAIN
 
@@ -61,9 +61,10 @@ def run(connection, options):
     connection.send(("dtype", dtype_of(built)))
     step = make_step(built, task)
     best, without_gain = 0, 0
-    on_accelerator = accelerator_peak_memory() is not None
+    peak, limit = accelerator_memory()
+    on_accelerator = peak is not None
     if on_accelerator:
-        connection.send(("accelerator", accelerator_memory()))
+        connection.send(("accelerator", limit))
     # Each batch size is compiled, for half a minute on a GPU.
     for batch_size in batch_sizes[::2] if may_stop and on_accelerator else batch_sizes:
         connection.send(("trying", batch_size))
@@ -74,7 +75,7 @@ def run(connection, options):
                 raise
             connection.send(("failing", batch_size))
             break
-        memory = accelerator_peak_memory() or peak_memory()
+        memory = accelerator_memory()[0] or peak_memory()
         connection.send(("point", (batch_size, speed, memory)))
         without_gain = 0 if speed > _GAIN * best else without_gain + 1
         best = max(best, speed)
@@ -196,7 +197,7 @@ def _timed(step, batch_size, steps):
 
 def accelerator_name():
     """Return the name of the first accelerator, or `None` on a CPU."""
-    if accelerator_peak_memory() is None:
+    if accelerator_memory()[0] is None:
         return None
     if keras.backend.backend() == "torch":
         import torch

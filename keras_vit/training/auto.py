@@ -150,9 +150,9 @@ def auto_recipe(
     """Choose the settings of a training run for a dataset, a model and this machine.
 
     The number of steps and the batch size follow BiT-HyperRule, the resolution the images and the
-    model; how many images are computed at once is measured. Rare classes are repeated if classes are uneven. The choices, what is given up
-    for the time limit, and an estimate of the time are logged. The recipe has all settings as
-    numbers: training by it again repeats the run.
+    model; how many images are computed at once is measured. Rare classes are repeated if classes
+    are uneven. The choices, what is given up for the time limit, and an estimate of the time are
+    logged. The recipe has all settings as numbers: training by it again repeats the run.
 
     Args:
         data: name of a dataset, as in `keras_vit.data.load`.

@@ -209,44 +209,28 @@ def num_replicas():
     return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
 
 
-def num_parts():
-    """Return the number of devices that share each model, in the scope of a strategy."""
-    found = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
-    is_divided = isinstance(found, keras.distribution.ModelParallel)
-    return found.device_mesh.devices.size // num_replicas() if is_divided else 1
-
-
-def accelerator_peak_memory():
-    """Return the greatest memory of the first accelerator in use so far, or `None` on a CPU."""
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        has_gpu = bool(tf.config.list_physical_devices("GPU"))
-        return tf.config.experimental.get_memory_info("GPU:0")["peak"] if has_gpu else None
-    if backend == "jax":
-        import jax
-
-        stats = jax.local_devices()[0].memory_stats()
-        return stats and stats["peak_bytes_in_use"]
-    import torch
-
-    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
-
-
 def accelerator_memory():
-    """Return the memory limit of the first accelerator in bytes; `None` on a CPU or if unknown."""
+    """Return the peak and the limit of the memory of the first accelerator, in bytes.
+
+    Both are `None` on a CPU; the limit is if it is unknown.
+    """
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
 
-        stats = jax.local_devices()[0].memory_stats()
-        return stats and stats.get("bytes_limit")
+        stats = jax.local_devices()[0].memory_stats() or {}
+        return stats.get("peak_bytes_in_use"), stats.get("bytes_limit")
     if backend == "torch":
         import torch
 
-        return torch.cuda.mem_get_info()[1] if torch.cuda.is_available() else None
-    return None
+        if not torch.cuda.is_available():
+            return None, None
+        return torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
+    import tensorflow as tf
+
+    if not tf.config.list_physical_devices("GPU"):
+        return None, None
+    return tf.config.experimental.get_memory_info("GPU:0")["peak"], None
 
 
 def check_batch(recipe):

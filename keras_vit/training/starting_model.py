@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import logging
 import os
-import pathlib
 from collections.abc import Sequence
 
 import keras
@@ -80,7 +79,6 @@ def make_model(
     for layer in made.layers:
         if hasattr(layer, "remat"):
             layer.remat = recipe.remat
-    _log_other_resizing(image_spec_of(made))
     # Runs evaluate images that are resized as in the ViT paper.
     made.image_spec = image_spec_of(made).of_whole_image()
     if recipe.lora_rank is not None:
@@ -100,7 +98,9 @@ def _make_model(recipe, model, num_classes, dtype):
     """Return a new model, or a trained one: with its own head if `num_classes` is `None`."""
     keras.utils.set_random_seed(recipe.seed)
     if is_variant(model):
-        return _build_variant(recipe, find_variant(model), num_classes, dtype)
+        row = with_settings(find_variant(model), recipe)
+        row = row.replace(num_classes=num_classes, dtype=dtype)
+        return build_model(row.replace(name=builder_name(row)))
     path = find_model(model)
     if path.suffix != ".keras":
         options = {"image_size": recipe.image_size, "dtype": dtype}
@@ -146,15 +146,6 @@ def _make_segmenter(recipe, model, num_classes):
     return segmenter(backbone(model, last and (last,), "blocks"), num_classes, recipe.segment_head)
 
 
-def _build_variant(recipe, variant, num_classes, dtype):
-    if pathlib.Path(variant.name).exists():
-        logging.getLogger("keras_vit").warning(
-            "%s is the variant of that name; write ./%s for the path", variant.name, variant.name
-        )
-    row = with_settings(variant, recipe).replace(num_classes=num_classes, dtype=dtype)
-    return build_model(row.replace(name=builder_name(row)))
-
-
 def with_settings(variant, recipe):
     """Return a row of the table of variants with a recipe's settings of the model."""
     # In Table 3 of the paper, ResNets have neither dropout nor a hidden layer in the head.
@@ -163,18 +154,6 @@ def with_settings(variant, recipe):
     settings = {name: getattr(recipe, name) for name in OF_THE_MODEL if name != "pre_logits"}
     settings["representation_size"] = variant.embedding_dim if recipe.pre_logits else None
     return variant.replace(image_size=recipe.image_size, **settings)
-
-
-def _log_other_resizing(image_spec):
-    """Log how the images of a model were resized, if runs resize them in another way."""
-    default = dataclasses.asdict(image_spec.of_whole_image())
-    own = dataclasses.asdict(image_spec).items()
-    changed = [f"{name}={value!r}" for name, value in own if value != default[name]]
-    if changed:
-        logging.getLogger("keras_vit").info(
-            "the model's images were resized with %s; this run resizes them as the ViT paper does",
-            ", ".join(changed),
-        )
 
 
 def _log_kept_settings(recipe, model, is_built):

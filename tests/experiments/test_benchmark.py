@@ -67,8 +67,7 @@ def test_doubling_ends_when_it_brings_nothing(monkeypatch):
 
 def test_an_accelerator(monkeypatch):
     """Fewer sizes are measured, as each is compiled, until they bring nothing."""
-    monkeypatch.setattr(benchmark_process, "accelerator_peak_memory", lambda: 100)
-    monkeypatch.setattr(benchmark_process, "accelerator_memory", lambda: 1000)
+    monkeypatch.setattr(benchmark_process, "accelerator_memory", lambda: (100, 1000))
     speeds = {size: min(size, 16) for size in BATCH_SIZES}
     accelerator, *points = run(monkeypatch, speeds, BATCH_SIZES)
     assert accelerator == ("accelerator", 1000)

@@ -5,7 +5,8 @@ from PIL import Image, ImageDraw
 
 from keras_vit.data.images.decoding import decode
 
-_TILE, _CAPTION = 160, 30
+# Sides of an image in the picture, and height of the text above it.
+_TILE, _ABOVE = 160, 50
 # Images in a row, and the number of characters of an id that fit below a tile.
 _IN_A_ROW, _CHARACTERS = 8, 25
 
@@ -19,17 +20,11 @@ def draw_pairs(pairs, train, tests, path):
         tests: list of the `Source`s of the test sets.
         path: path of the PNG file to write.
     """
-    ours = _read_tiles(train, {pair.train_id for pair in pairs})
-    theirs = [
-        _read_tiles(source, {pair.test_id for pair in pairs if pair.test_set == place})
-        for place, source in enumerate(tests)
+    rows = [
+        (f"{pair.distance} bits", [(0, pair.train_id), (1 + pair.test_set, pair.test_id)])
+        for pair in pairs
     ]
-    rows = []
-    for pair in pairs:
-        heading = f"{pair.distance} bits: {pair.train_id}\n{pair.test_id}"
-        tiles = [ours[pair.train_id], theirs[pair.test_set][pair.test_id]]
-        rows.append((heading, [(tile, "") for tile in tiles]))
-    _draw(rows, 2, _CAPTION, path)
+    _draw(rows, [train, *tests], path)
 
 
 def draw_groups(groups, source, path):
@@ -40,45 +35,36 @@ def draw_groups(groups, source, path):
         source: the `Source` of the images.
         path: path of the PNG file to write.
     """
-    tiles = _read_tiles(source, {id for group in groups for id in group[:_IN_A_ROW]})
-    rows = [
-        (f"{len(group)} images", [(tiles[id], _in_two_lines(id)) for id in group[:_IN_A_ROW]])
-        for group in groups
+    rows = [(f"{len(group)} images", [(0, id) for id in group[:_IN_A_ROW]]) for group in groups]
+    _draw(rows, [source], path)
+
+
+def _draw(rows, sources, path):
+    """Draw rows of a heading and of `(index of a source, id)`, with the id above each image."""
+    tiles = [
+        _read_tiles(source, {id for _, images in rows for of, id in images if of == place})
+        for place, source in enumerate(sources)
     ]
-    columns = max((len(tiles) for _, tiles in rows), default=1)
-    # The number of images, then two lines of ids, above the tiles.
-    _draw(rows, columns, 3 * _CAPTION // 2 + 5, path)
-
-
-def _draw(rows, columns, above, path):
-    """Draw rows of a heading and of tiles, each with a text above it."""
-    height = above + _TILE
-    sheet = Image.new("RGB", (columns * _TILE, max(len(rows), 1) * height), "white")
+    columns = max((len(images) for _, images in rows), default=1)
+    sheet = Image.new("RGB", (columns * _TILE, max(len(rows), 1) * (_ABOVE + _TILE)), "white")
     drawing = ImageDraw.Draw(sheet)
-    for row, (heading, tiles) in enumerate(rows):
-        top = row * height
-        drawing.text((2, top + 2), _as_ascii(heading), fill="black")
-        for column, (tile, text) in enumerate(tiles):
-            drawing.text((column * _TILE + 2, top + _CAPTION // 2 + 5), text, fill="black")
-            sheet.paste(tile, (column * _TILE, top + above))
+    for row, (heading, images) in enumerate(rows):
+        top = row * (_ABOVE + _TILE)
+        drawing.text((2, top + 2), heading, fill="black")
+        for column, (place, id) in enumerate(images):
+            # Its end, in two lines as wide as the tile.
+            text = id.encode("ascii", "replace").decode()[-2 * _CHARACTERS :]
+            text = f"{text[:_CHARACTERS]}\n{text[_CHARACTERS:]}"
+            drawing.text((column * _TILE + 2, top + 20), text, fill="black")
+            sheet.paste(tiles[place][id], (column * _TILE, top + _ABOVE))
     sheet.save(path, "PNG")
 
 
-def _in_two_lines(id):
-    """Return an id in lines as wide as a tile, without its beginning if it is too long."""
-    end = _as_ascii(id)[-2 * _CHARACTERS :]
-    return f"{end[:_CHARACTERS]}\n{end[_CHARACTERS:]}"
-
-
-def _as_ascii(text):
-    return text.encode("ascii", "replace").decode()
-
-
 def _read_tiles(source, ids):
-    tiles, numbers = {}, sorted(source.find_numbers(ids))
-    if not numbers:
-        return tiles
-    for number, payload, _ in source.some(np.array(numbers, "int64")):
-        pixels = source.pixels(decode(source.read(payload))).numpy()
-        tiles[source.find_id(int(number))] = Image.fromarray(pixels).resize((_TILE, _TILE))
-    return tiles
+    numbers = np.array(sorted(source.find_numbers(ids)), "int64")
+    return {
+        source.find_id(int(number)): Image.fromarray(
+            source.pixels(decode(source.read(payload))).numpy()
+        ).resize((_TILE, _TILE))
+        for number, payload, _ in (source.some(numbers) if len(numbers) else ())
+    }
