@@ -164,9 +164,9 @@ class Recipe:
         head_bias: bias of a new head; with a sigmoid, -10 means that each class is rare.
         momentum_dtype: dtype in which the momentum of SGD, or the first moment of AdamW, is
             stored: `"bfloat16"` as in vit_jax and big_vision, in half the memory; `None` for that
-            of the weights. `"adamw"` and `"sgd"` only.
-        layer_decay: ratio of a block's learning rate to that of the next block. `"adamw"` and
-            `"sgd"` only.
+            of the weights. Others than `"adamw"` and `"sgd"` have none.
+        layer_decay: ratio of a block's learning rate to that of the next block; for `"adamw"` and
+            for `"sgd"` alone.
         frozen_blocks: number of blocks, from the first, that are not trained. The layers before
             them are not trained either.
         lora_rank: rank of the matrices that are trained instead of the blocks (LoRA),

@@ -189,7 +189,6 @@ def test_files_that_were_not_copied(data_dir, tmp_path):
         (["--compare", "ViT_L16/jft300m/vtab"], "`compare` .* architecture, which is not"),
         (["--compare", "ViT_L16"], "`compare` must name a row that has a reported accuracy"),
         (["--image-size", "9"], "Received: .*9"),
-        (["--batch-size", "50", "--accumulation-steps", "3"], "`accumulation_steps` must divide"),
     ],
 )
 def test_wrong_commands(start, arguments, message, tmp_path, capsys, monkeypatch):

@@ -268,7 +268,6 @@ def test_no_strategy():
     [
         ("miror", {}, "`strategy` must be one of auto, none.*strategy='miror'"),
         ("none", {"model_shards": 2}, "`model_shards` is for the strategy `model_parallel`"),
-        pytest.param("tpu", {}, "Cannot find any TPU|TPU", marks=on_tensorflow),
         pytest.param(
             *("data_parallel", {}, "one of auto, none, mirrored, tpu with the tensorflow backend"),
             marks=on_tensorflow,

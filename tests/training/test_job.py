@@ -201,7 +201,7 @@ def test_a_run_of_other_settings_is_refused_before_its_data_are_read(tmp_path):
         keras_vit.training.train(
             changed, "ViT_Ti16(patch_size=4)", "folder:none", tmp_path, resume=True
         )
-    with pytest.raises(ValueError, match="must name a folder of images"):
+    with pytest.raises(FileNotFoundError, match="No such file"):
         keras_vit.training.train(
             recipe, "ViT_Ti16(patch_size=4)", "folder:none", tmp_path, resume=True
         )

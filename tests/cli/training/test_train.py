@@ -83,7 +83,6 @@ def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("--data folder:missing", "`folder:PATH` must name a folder"),
         ("--data cifar", "must be `digits`"),
         ("--model ViT_B17", "`--model` must be an existing file or directory"),
         ("--model missing.keras", "`--model` must be an existing file"),

@@ -227,7 +227,7 @@ def test_command_writes_what_load_leaves_out(photos, tmp_path, capsys):
     assert f"china/001.png is test/a/china.jpg of {other}" in printed.replace("\\", "/")
     assert "0 images were skipped" in printed
     with Image.open(picture) as sheet:
-        assert sheet.size == (320, 2 * 190)
+        assert sheet.size == (320, 2 * 210)
     left = load(train, every, image_size=8, batch_size=4, exclude=output)
     assert left.info.num_examples == 7
     assert sorted(np.concatenate([labels for _, labels in left])) == [0, 0, 1, 1, 2, 2, 2]

@@ -132,13 +132,13 @@ def test_weight_decay_and_layer_decay(pretrained):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"lora_rank": 0}, "`lora_rank` must be positive. Received: lora_rank=0"),
+        ({"lora_rank": 0}, "`lora_rank` must be a positive number. Received: lora_rank=0"),
         ({"lora_rank": 1.5}, "`lora_rank` must be a whole number. Received: lora_rank=1.5"),
-        ({"lora_rank": 2, "lora_alpha": -1.0}, "`lora_alpha` must be positive"),
+        ({"lora_rank": 2, "lora_alpha": -1.0}, "`lora_alpha` must be a positive"),
         ({"lora_alpha": 2.0}, "`lora_alpha` needs a `lora_rank`. .* lora_rank=None"),
         (
             {"lora_rank": 2, "freeze": True},
-            "which `freeze` does not train. Received: .* freeze=True",
+            "goes with `freeze` nor .* Received: .* freeze=True",
         ),
     ],
 )
