@@ -9,7 +9,7 @@ from keras_vit.data.images.preprocessing import AUGMENTATIONS, find_augmentation
 
 
 @dataclasses.dataclass(frozen=True)
-class Dataset:
+class DatasetRow:
     """A dataset of TensorFlow Datasets. Those of the paper have its splits, crops and flips.
 
     Args:
@@ -113,8 +113,8 @@ def _held_out(percent, test="test"):
 # To add a dataset of TensorFlow Datasets, add a row. Held-out parts are those of the paper
 # (arXiv 2010.11929), section B.1.1.
 _PAPER = (
-    Dataset("imagenet2012", "imagenet2012", _held_out(1, test="validation"), 1000),
-    Dataset(
+    DatasetRow("imagenet2012", "imagenet2012", _held_out(1, test="validation"), 1000),
+    DatasetRow(
         "imagenet2012_real",
         "imagenet2012_real",
         {"test": "validation"},
@@ -124,18 +124,18 @@ _PAPER = (
     ),
     # Not in TensorFlow Datasets: the user prepares it. Parts as in `configs/vit_i21k.py` of
     # big_vision.
-    Dataset(
+    DatasetRow(
         "imagenet21k",
         "imagenet21k",
         {"train": "full[51200:]", "validation": "full[25600:51200]", "test": "full[:25600]"},
         21843,
     ),
-    Dataset("cifar10", "cifar10", _held_out(2), 10),
-    Dataset("cifar100", "cifar100", _held_out(2), 100),
-    Dataset("oxford_iiit_pet", "oxford_iiit_pet", _held_out(10), 37),
-    Dataset("oxford_flowers102", "oxford_flowers102", _held_out(10), 102),
+    DatasetRow("cifar10", "cifar10", _held_out(2), 10),
+    DatasetRow("cifar100", "cifar100", _held_out(2), 100),
+    DatasetRow("oxford_iiit_pet", "oxford_iiit_pet", _held_out(10), 37),
+    DatasetRow("oxford_flowers102", "oxford_flowers102", _held_out(10), 102),
     # Not of the paper: the same pictures, whose pixels have classes.
-    Dataset(
+    DatasetRow(
         "oxford_iiit_pet_masks",
         "oxford_iiit_pet",
         _held_out(10),
@@ -150,7 +150,7 @@ _PAPER = (
 def _vtab(name, builder, validation, test, num_classes, **options):
     """Return a task of VTAB-1k: 800 training examples and 200 for choosing settings."""
     splits = {"train": "train[:800]", "validation": validation, "test": test}
-    return Dataset(f"vtab/{name}", builder, splits, num_classes, **options)
+    return DatasetRow(f"vtab/{name}", builder, splits, num_classes, **options)
 
 
 def _structured(name, data, num_classes, **options):

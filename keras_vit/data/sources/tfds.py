@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_vit.data.logging import log_once
 from keras_vit.data.sources.base import Source, ids_in_parts, multi_hot
 from keras_vit.data.sources.masks import pack
-from keras_vit.data.sources.paper import Dataset
+from keras_vit.data.sources.paper import DatasetRow
 from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
 
 
@@ -42,7 +42,7 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
         log_once(logging.INFO, f"tfds:{name}: {used}; not used: {unused}")
     expression = "+".join(f"{part}[{start:.0%}:{stop:.0%}]" for part, start, stop in parts)
     kind = {"label": "labels", "has_several_labels": True} if several else {}
-    row = Dataset(name, name, {split: expression}, label.num_classes, **kind)
+    row = DatasetRow(name, name, {split: expression}, label.num_classes, **kind)
     return _read(builder, row, expression, shard, keeps_unlabelled=True)
 
 
