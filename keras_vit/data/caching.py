@@ -30,7 +30,12 @@ def cached(source, place):
         _check_examples(path, source.digest())
     examples = source.encoded().cache(str(path))
     return dataclasses.replace(
-        source, examples=examples, read=lambda payload: payload, near=None, take=None
+        source,
+        examples=examples,
+        read=lambda payload: payload,
+        path_of=None,
+        near=None,
+        take=None,
     )
 
 

@@ -179,6 +179,7 @@ def train(
             f"keep_head={keep_head} and the model {model.name!r}"
         )
     of_names = {"classes": None, "fraction": 1.0, "split": "train", "exclude": None, "cache": None}
+    of_names |= {"max_skipped": 0.1, "data_dir": None}
     if given and any(arguments[name] != default for name, default in of_names.items()):
         received = ", ".join(f"{name}={arguments[name]!r}" for name in of_names)
         raise ValueError(
@@ -208,7 +209,9 @@ def train(
         "classes": classes and sorted(classes),
         "data_dir": data_dir,
         "exclude": exclude and str(pathlib.Path(exclude).expanduser().resolve()),
-        "cache": cache if cache in (None, "memory") else str(pathlib.Path(cache).absolute()),
+        "cache": cache
+        if cache in (None, "memory")
+        else str(pathlib.Path(cache).expanduser().absolute()),
         "facts": facts or {},
         "teacher": teacher.name if objects["teacher"] else teacher and absolute_model_name(teacher),
         "measurements": measured,
@@ -223,7 +226,7 @@ def train(
         if not is_built:
             stack.enter_context(distribution.strategy(strategy, model_shards).scope())
         run = stack.enter_context(open_run(workdir, settings, others, resume))
-        if exclude is not None and not run.before:
+        if exclude is not None and not (run.path / EXCLUDED_FILE).exists():
             ids = pathlib.Path(exclude).expanduser().read_text(encoding="utf-8")
             run.write(EXCLUDED_FILE, ids)
         # Before the model is made, which sets the seed.
@@ -249,7 +252,8 @@ def train(
         fit.fit(state)
         run.add({"has_ended": True})
         assign_averages(fit.task.model)
-        _report_skipped(run, fit.train, fit.validation)
+        if not run.before.get("has_ended"):
+            _report_skipped(run, fit.train, fit.validation)
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)
 
 
@@ -282,6 +286,8 @@ def _prepare(recipe, model, data, run, teacher, lengths):
     facts = {
         **task.facts,
         "num_examples": data[0].num_examples,
+        # Datasets that are given have their own.
+        "makers": [repr(each.maker) for each in data if each is not None],
         "images": _image_digests(*data) if distribution.is_first_process() else {},
         "options": options
         and {n: v for n, v in vars(options).items() if n not in options.names("runtime")},

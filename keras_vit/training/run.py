@@ -10,7 +10,7 @@ import tempfile
 
 import keras
 
-from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE
+from keras_vit.checkpoints.runs import RUN_FILE
 from keras_vit.core.run_dir import RunDir
 from keras_vit.data.padding import count_images, pad
 from keras_vit.data.processes import process, sum_over_processes
@@ -80,11 +80,12 @@ def open_run(workdir, settings, others=(), resume=False):
 def find_state(workdir, identity):
     """Return the last state of a run as `States.load` does; `None` if it has saved none."""
     workdir = pathlib.Path(workdir).expanduser()
-    state = States(workdir / STATES).load()
-    if state is None and (workdir / LAST_MODEL).exists():
+    state, metrics = States(workdir / STATES).load(), workdir / METRICS_FILE
+    # The first epoch may have been recorded without a state, not the second.
+    if state is None and metrics.exists() and '"epoch": 1,' in metrics.read_text(encoding="utf-8"):
         raise ValueError(
             "`workdir` must have the states of a run to be resumed. Received: workdir="
-            f"{str(workdir)!r}, which has models and no states"
+            f"{str(workdir)!r}, which has the metrics of several epochs and no states"
         )
     # The other processes read no digests.
     if is_first_process() and state is not None and state[1]["run"] != identity:

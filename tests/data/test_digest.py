@@ -136,3 +136,9 @@ def test_a_copy_in_another_place_is_the_same(make, tmp_path):
 def test_splits_are_different():
     splits = ("train", "test", "train+test")
     assert len({find_source("digits", split).digest() for split in splits}) == 3
+
+
+def test_lists_of_labels_are_not_single_labels(tmp_path):
+    _, root, _ = tfrecord(tmp_path / "data")
+    single, lists = (f"{kind}:{root}/*.tfrecord" for kind in ("tfrecord", "tfrecord-lists"))
+    assert find_source(single, "train").digest() != find_source(lists, "train").digest()

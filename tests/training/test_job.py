@@ -10,10 +10,12 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints.trained import model_digest
+from keras_vit.data import load
 from keras_vit.training import Run, distribution
 from keras_vit.training.job import recorded_arguments
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.contract import to_numpy
+from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import CLASSES, small_data, small_model, small_recipe
 from tests.fixtures.tiny import TINY
 
@@ -240,3 +242,27 @@ def test_a_run_says_what_it_will_do(is_built, tmp_path, fitted, caplog):
         f"{model.name if is_built else model}: {epochs * steps} steps of 64 images, in {epochs} "
         "epochs; each batch in 2 parts, on 1 replicas"
     )
+
+
+@pytest.mark.slow
+def test_given_datasets_keep_their_preprocessing_when_a_run_is_resumed(tmp_path):
+    recipe = small_recipe(steps=4, warmup_steps=1)
+    model = small_model(recipe)
+    read = {"image_size": 8, "batch_size": 8, "classes": CLASSES}
+    plain, flipped = (load("digits", "train", **read, flip=flip) for flip in (False, "always"))
+    keras_vit.training.train(recipe, model, plain, tmp_path / "run")
+    with pytest.raises(ValueError, match="settings it was begun with. Received: makers="):
+        keras_vit.training.train(recipe, model, flipped, tmp_path / "run", resume=True)
+
+
+@pytest.mark.slow
+def test_the_skipped_images_of_a_run_that_has_ended_stay_recorded(tmp_path):
+    root = write_folder(tmp_path / "photos", ("ant", "bee"), count=20)
+    for split in ("train", "validation"):
+        source = keras_vit.data.find_source(f"folder:{root}", split)
+        (root / source.find_id(source.numbers[0])).write_bytes(b"")
+    recipe = small_recipe(steps=10, warmup_steps=1)
+    model, run = small_model(recipe, num_classes=2), tmp_path / "run"
+    for resume in (False, True):
+        keras_vit.training.train(recipe, model, f"folder:{root}", run, resume=resume)
+        assert len((run / "skipped.txt").read_text().splitlines()) == 2

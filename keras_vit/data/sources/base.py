@@ -49,7 +49,7 @@ class Source:
         scale: factor of pixel values, for datasets of zeros and ones.
         border: width of what is cut off on each side of the decoded images, in pixels.
         path_of: function from the number of an example to its file; `None` if examples are not
-            files. Unless they are in a cache, payloads are then paths.
+            files. Payloads are then paths.
         left_out: number of files that are not examples, by reason.
         has_no_splits: whether the images of the user come without splits: classes on the first
             level of a folder, or a pattern of TFRecord files without `{split}`.
@@ -94,7 +94,7 @@ class Source:
 
     def digest(self):
         """Return the identity of the examples: see `keras_vit.data.digest.data_digest`."""
-        facts = (self.class_names, self.scale, self.border, self.version)
+        facts = (self.class_names, self.has_several_labels, self.scale, self.border, self.version)
         return data_digest(facts, self._parts(), self.num_examples, self.record_files)
 
     def _parts(self):

@@ -53,6 +53,7 @@ def feature_source(source, features, labels, skipped):
         examples=tf.data.Dataset.from_tensor_slices((numbers, payloads, labels)),
         numbers=numbers,
         read=lambda payload: payload,
+        path_of=None,
         near=None,
         take=None,
         shuffle_buffer=max(len(numbers), 1),

@@ -213,12 +213,17 @@ def test_a_run_goes_on_with_the_weights_that_it_was_begun_with_wherever_they_are
         begin(tmp_path, {name: "/here/m.keras"}, [name], **{digest: "b"})
 
 
-def test_states_of_another_run_and_models_without_states_are_refused(tmp_path, compiled):
+def test_states_of_another_run_and_epochs_without_states_are_refused(tmp_path, compiled):
     States(tmp_path / "states").save(compiled, 1, {"run": "one"})
     assert find_state(tmp_path, "one")[1]["batch"] == 1
     with pytest.raises(ValueError, match="must have the states of its own run"):
         find_state(tmp_path, "another")
     (tmp_path / "states" / "batch-000000001.npz").rename(tmp_path / "last.keras")
-    with pytest.raises(ValueError, match="which has models and no states"):
+    # A run may be killed between the model and the state of its first epoch.
+    (tmp_path / "metrics.jsonl").write_text('{"epoch": 0, "loss": 1.0}\n')
+    assert find_state(tmp_path, "one") is None
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 1, "loss": 1.0}\n')
+    with pytest.raises(ValueError, match="the metrics of several epochs and no states"):
         find_state(tmp_path, "one")
     assert find_state(tmp_path / "new", "one") is None
