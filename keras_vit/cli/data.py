@@ -89,8 +89,8 @@ class Data:
         """Draw images of training and of the split `evaluated` with its source, or masks."""
         from keras_vit.inspection.figures.drawing import draw_contact_sheet
 
-        if train.source.has_masks:
-            self._draw_masks(train.source)
+        if source.has_masks:
+            self._draw_masks(train.info.dataset.source)
             return
         # An evaluation reads class by class: take the images from everywhere.
         share = min(1.0, IMAGES_READ / 2 / source.num_examples)

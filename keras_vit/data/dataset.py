@@ -151,10 +151,11 @@ class Dataset:
 
     def only(self, numbers):
         """Return a dataset of the examples with some numbers alone, in the same order."""
-        others = np.setdiff1d(self.examples.numbers, numbers)
-        return dataclasses.replace(self, examples=self.examples.without(others))
+        others = np.setdiff1d(self.source.numbers, numbers)
+        parts = {name: getattr(self, name).without(others) for name in ("source", "examples")}
+        return dataclasses.replace(self, **parts)
 
-    def with_features(self, extract):
+    def with_features(self, extract: Callable) -> "Dataset":
         """Return a dataset of features of the images, which are computed once, in their place.
 
         Args:

@@ -180,12 +180,7 @@ def find_source(
     Raises:
         ValueError: as `load`.
     """
-    source = _find_source(str(name), split, classes, data_dir, shard)
-    check_class_names(source.class_names, f"The class names of {str(name)!r}")
-    return source
-
-
-def _find_source(name, split, classes, data_dir, shard):
+    name = str(name)
     kind, argument = find_kind(name)
     if kind is None and name not in DATASETS:
         raise ValueError(
@@ -204,7 +199,9 @@ def _find_source(name, split, classes, data_dir, shard):
                 f"Received: classes={classes!r}, name={name!r}"
             )
         options["classes"] = classes
-    return kind.find(argument, split, shard=shard, **options)
+    source = kind.find(argument, split, shard=shard, **options)
+    check_class_names(source.class_names, f"The class names of {str(name)!r}")
+    return source
 
 
 def find_every(name, data_dir):

@@ -398,7 +398,7 @@ def _for_recipe(recipe, train, validation):
         )
     distribution.check_batch(recipe)
     size = recipe.batch_size // recipe.accumulation_steps // process()[1]
-    is_soft = recipe.needs_soft_labels
+    is_soft = recipe.needs_soft_labels or train.one_hot
     shared = {"batch_size": size, "seed": recipe.seed, **({"one_hot": True} if is_soft else {})}
     train = dataclasses.replace(
         train,

@@ -121,7 +121,7 @@ class BalancedAccuracy(keras.metrics.Metric):
     0.8333
     """
 
-    def __init__(self, num_classes, name="balanced_accuracy", **kwargs):
+    def __init__(self, num_classes: int, name: str = "balanced_accuracy", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.num_classes = num_classes
         self.right = self.add_variable((num_classes,), "zeros", name="right")

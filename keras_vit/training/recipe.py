@@ -332,15 +332,11 @@ class Recipe:
             lengths = (n for n in range(least, self.steps) if self.steps % n == 0)
             steps_per_epoch = next(lengths, self.steps)
             epochs = self.steps // steps_per_epoch
-        total = epochs * steps_per_epoch
-        if self.warmup_steps >= total:
+        total, last = epochs * steps_per_epoch, max(self.warmup_steps, *self.boundaries, 0)
+        if last >= total:
             raise ValueError(
-                f"`warmup_steps` must be smaller than the steps of the run, {total}. "
-                f"Received: warmup_steps={self.warmup_steps}"
-            )
-        if self.boundaries and self.boundaries[-1] >= total:
-            raise ValueError(
-                f"`boundaries` must be smaller than the steps of the run, {total}. "
-                f"Received: boundaries={self.boundaries}"
+                "`warmup_steps` and `boundaries` must be smaller than the steps of the run, "
+                f"{total}. Received: warmup_steps={self.warmup_steps}, "
+                f"boundaries={self.boundaries}"
             )
         return epochs, steps_per_epoch

@@ -77,17 +77,12 @@ def restore(model, arrays):
     """
     variables = named_variables(model)
     saved = {name: a for name, a in arrays.items() if name.startswith(("model/", "optimizer/"))}
-    problems = [f"{name} is not in the state" for name in variables if name not in saved]
-    problems += [f"{name} is only in the state" for name in saved if name not in variables]
-    problems += [
-        f"{name} of shape {tuple(variable.shape)}, in the state {saved[name].shape}"
-        for name, variable in variables.items()
-        if name in saved and saved[name].shape != tuple(variable.shape)
-    ]
-    if problems:
+    here, there = ({name: tuple(v.shape) for name, v in of.items()} for of in (variables, saved))
+    if here != there:
+        differ = sorted(name for name in {**here, **there} if here.get(name) != there.get(name))
         raise ValueError(
             "`model` must be the one that the run was begun with. Received: a model with other "
-            f"variables than the state: {name_some(problems)}"
+            f"variables than the state, or of other shapes: {name_some(differ)}"
         )
     for name, variable in variables.items():
         variable.assign(ops.cast(saved[name], variable.dtype))

@@ -39,6 +39,7 @@ def test_a_dataset_of_some_images_decodes_no_others(tmp_path):
     for number in np.delete(numbers, chosen).tolist():
         (folder / data.info.dataset.source.find_id(number)).write_bytes(b"broken")
     part = data.info.dataset.only(numbers[chosen]).batches()
+    assert part.info.dataset.num_examples == len(chosen)
     assert (part.info.num_examples, part.class_names) == (4, data.class_names)
     found = np.concatenate([x for x, _ in part.as_numpy_iterator()])
     np.testing.assert_array_equal(found, images[chosen])

@@ -319,11 +319,6 @@ def _check(source, num_files, folder, split, text):
             "`source` must have one label per image, pixels from 0 to 255 and no border. Received: "
             f"scale={source.scale}, border={source.border}, labels of shape {label.shape}"
         )
-    if text.splitlines() != list(source.class_names) or "" in source.class_names:
-        raise ValueError(
-            "`source` must have class names of one line each, none of them empty. "
-            f"Received: {source.class_names!r:.500}"
-        )
     if there := sorted(folder.glob(f"{split}-*.tfrecord")):
         raise ValueError(
             "`folder` must not have files of the split yet. "

@@ -349,8 +349,6 @@ def source(labels=(0, 1, 0), names=("cat", "dog"), bad=()):
     "made, message",
     [
         (source(bad=(0, 1, 2)), "Received: 3, of which 0 can be decoded"),
-        (source(names=("cat", "sea\nlion")), "class names of one line"),
-        (source(names=("cat", "")), "class names of one line"),
     ],
 )
 def test_what_cannot_be_read_again_is_refused(made, message, tmp_path):

@@ -192,7 +192,7 @@ def test_epochs_of_a_recipe():
 
 def test_warmup_longer_than_the_run():
     recipe = dataclasses.replace(DIGITS_FINETUNE, warmup_steps=100)
-    message = "`warmup_steps` must be smaller than the steps .*warmup_steps=100"
+    message = "`warmup_steps` and `boundaries` must be smaller than the steps .*warmup_steps=100"
     with pytest.raises(ValueError, match=message):
         recipe.epoch_lengths(1000)
 

@@ -99,12 +99,12 @@ KEY = "model/head/kernel"
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda arrays: without(arrays, KEY), f"{KEY} is not in the state"),
-        (lambda arrays: {**arrays, "model/mlp/bias": np.ones(3)}, "model/mlp/bias is only in the"),
-        (lambda arrays: {**arrays, KEY: np.ones(3)}, f"{KEY} of shape .8, 3., in the state .3,."),
+        (lambda arrays: without(arrays, KEY), KEY),
+        (lambda arrays: {**arrays, "model/mlp/bias": np.ones(3)}, "model/mlp/bias"),
+        (lambda arrays: {**arrays, KEY: np.ones(3)}, KEY),
         (
             lambda arrays: {**without(arrays, KEY), "model/hat/kernel": arrays[KEY]},
-            f"{KEY} is not in the state, model/hat/kernel is only in the state",
+            f"model/hat/kernel, {KEY}",
         ),
     ],
     ids=["missing", "extra", "other shape", "other path"],
@@ -114,7 +114,9 @@ def test_a_state_of_another_model_is_refused(change, message, tmp_path):
     arrays = state_of(model, tmp_path)
     before = to_numpy(model.get_layer("encoder_norm").gamma.value)
     arrays["model/encoder_norm/gamma"] = np.full(8, 9)
-    with pytest.raises(ValueError, match=f"`model` must be the one .* than the state: {message}"):
+    with pytest.raises(
+        ValueError, match=f"`model` must be the one .* than the state, .*: {message}$"
+    ):
         restore(model, change(arrays))
     # Nothing is assigned.
     np.testing.assert_array_equal(to_numpy(model.get_layer("encoder_norm").gamma.value), before)
