@@ -260,7 +260,7 @@ class _Reading:
             examples = examples.shuffle(
                 self.source.shuffle_buffer, order, reshuffle_each_iteration=False
             )
-        # The end mark tells if a file of records is damaged.
+        # Fewer examples than expected come before the mark if a file of records is damaged.
         examples = examples.ignore_errors().concatenate(tf.data.Dataset.from_tensors(end))
         return examples.enumerate(epoch * self.epoch_length)
 

@@ -13,7 +13,7 @@ _BLOCK_BYTES = 4096
 _BLOCKS_OF_IMAGE, _BLOCKS_OF_RECORDS = 3, 64
 _SHOWN_FROM = 10_000
 # Bytes before and after a record: its length and a checksum of it, and a checksum of the record.
-RECORD_HEAD, _RECORD_TAIL = 12, 4
+_RECORD_HEAD, _RECORD_TAIL = 12, 4
 
 
 def data_digest(facts, examples, num_examples, files=()):
@@ -73,8 +73,8 @@ def scan_records(path):
     with path.open("rb", buffering=0) as file:
         while place < size:
             file.seek(place)
-            head = file.read(RECORD_HEAD)
-            is_whole = len(head) == RECORD_HEAD
+            head = file.read(_RECORD_HEAD)
+            is_whole = len(head) == _RECORD_HEAD
             place += len(head) + (struct.unpack("<Q", head[:8])[0] if is_whole else size)
             file.seek(min(place, size))
             found.update(head + file.read(_RECORD_TAIL))

@@ -14,7 +14,6 @@ _ALWAYS_ALLOWED = 10
 _SHOWN = 5
 # Stands for a label in a list of several.
 IN_A_LIST = -2
-COUNT_FROM_1 = "(if labels start at 1, put a line `background` first in `labels.txt`)"
 
 
 class Skipped:

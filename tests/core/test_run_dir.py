@@ -25,7 +25,7 @@ with RunDir(sys.argv[1], {"squares": 20}, resume=True).open() as job:
 def test_a_killed_job_is_resumed(tmp_path):
     draw, path = random.Random(0), tmp_path / "job"
     path.mkdir()
-    # Of a process that was killed while it was writing.
+    # What a process leaves that is killed while it writes a part.
     (path / ".3.partial.0.txt").write_text("hal")
     for _ in range(5):
         process = subprocess.Popen([sys.executable, "-c", SQUARES, path])
