@@ -185,7 +185,7 @@ def test_files_that_were_not_copied(data_dir, tmp_path):
     [
         (["--tasks", "cifar10"], "`tasks` must be among caltech101, .*'cifar10'"),
         (["--loss", "pixels"], "`--loss` must be one of .*loss='pixels'"),
-        (["--warmup-steps", "12"], "`--warmup-steps` must be smaller"),
+        (["--warmup-steps", "12"], "`--warmup-steps` and `boundaries` must be smaller"),
         (["--compare", "ViT_L16/jft300m/vtab"], "`compare` .* architecture, which is not"),
         (["--compare", "ViT_L16"], "`compare` must name a row that has a reported accuracy"),
         (["--image-size", "9"], "Received: .*9"),

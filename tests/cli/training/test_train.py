@@ -91,7 +91,7 @@ def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
             "`image_size` must be a multiple of (4, 4)",
             marks=pytest.mark.slow,
         ),
-        ("--warmup-steps 30", "`--warmup-steps` must be smaller"),
+        ("--warmup-steps 30", "`--warmup-steps` and `boundaries` must be smaller"),
         ("--dtype mixed_bfloat16", "`--dtype` is for a model that is not a .keras file"),
         ("--classes bird", "`--classes` must be among cat, dog"),
         pytest.param(
