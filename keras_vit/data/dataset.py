@@ -1,8 +1,8 @@
 """A dataset: the images of a source, and how they become batches.
 
     epochs -> examples of each epoch, shuffled, and an end mark -> numbered by position
-        -> decoded in parallel, with a flag -> broken ones recorded and dropped -> batches
-        -> labels checked, images mixed
+        -> in chunks, decoded in parallel -> the broken ones, which are missing, recorded
+        -> batches -> labels checked, images mixed
 
 A pass is one iteration over the batches. A dataset that is not repeated has one epoch per pass: the
 first pass is epoch 0, the second epoch 1. Each pass of a repeated dataset has all epochs.
@@ -34,6 +34,8 @@ from keras_vit.data.sources.features import FeatureMaker, compute_features, feat
 
 # The number of the mark at the end of an epoch.
 _END = -1
+# Examples. TensorFlow prepares the decoding of each chunk anew, which takes as long as two images.
+_CHUNK = 64
 # Batches. Left to itself, TensorFlow fills half of the memory with them.
 _PREFETCHED = 2
 
@@ -225,9 +227,17 @@ class _Reading:
         """Return the batches of one pass."""
         return (
             self._examples(number)
-            .map(self._make_image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            .batch(min(self.dataset.batch_size, _CHUNK))
+            # To the end of a chunk, then the next one: in the order of the examples.
+            .interleave(
+                self._make_images,
+                block_length=sys.maxsize,
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
+            )
             .map(self._record)
-            .filter(lambda position, number, image, label, is_sound: is_sound)
+            .filter(lambda is_image, *_: is_image)
+            .map(lambda _, *example: example)
             .batch(
                 self.dataset.batch_size,
                 drop_remainder=self.dataset.repeat,
@@ -262,37 +272,55 @@ class _Reading:
             )
         # Fewer examples than expected come before the mark if a file of records is damaged.
         examples = examples.ignore_errors().concatenate(tf.data.Dataset.from_tensors(end))
-        return examples.enumerate(epoch * self.epoch_length)
+        numbered = examples.enumerate(epoch * self.epoch_length)
+        # A mark that comes earlier is refused when it is read.
+        last = (epoch + 1) * self.epoch_length - 1
+        return numbered.filter(lambda position, example: position != last)
 
-    def _make_image(self, position, example):
-        """Return one element for each example, always: its image, or zeros and a flag."""
-        number, payload, label = example
-        shape = self.dataset.maker.shape
+    def _make_images(self, positions, examples):
+        """Return a dataset of the images of a chunk that can be decoded, and one that is empty.
 
-        def make(payload):
-            image = self.make_image(self.source.read(payload), self._seed(position))
-            return tf.ensure_shape(image, shape), True
+        TensorFlow drops an element that raises an error: it says which by the places that are
+        missing. Each element has the place of the one before it.
+        """
+        numbers, payloads, labels = examples
+        shape, count = self.dataset.maker.shape, tf.size(positions, tf.int64)
 
-        made = tf.data.Dataset.from_tensors(payload).map(make).ignore_errors()
-        none = tf.data.Dataset.from_tensors((tf.zeros(shape), False))
-        image, is_sound = made.concatenate(none).take(1).get_single_element()
-        return position, number, image, label, is_sound, payload
+        def make(place):
+            image = self.make_image(self.source.read(payloads[place]), self._seed(positions[place]))
+            return place, tf.ensure_shape(image, shape)
 
-    def _record(self, position, number, image, label, is_sound, payload):
-        """Record an example that has no image, with the reason."""
+        def add_example(before, made):
+            place, image = made
+            is_image = place < count
+            first, here = before + 1, tf.minimum(place, count - 1)
+            broken = positions[first:place], numbers[first:place], payloads[first:place]
+            return place, (is_image, broken, (positions[here], numbers[here], image, labels[here]))
+
+        made = tf.data.Dataset.range(count).map(make).ignore_errors()
+        end = tf.data.Dataset.from_tensors((count, tf.zeros(shape)))
+        return made.concatenate(end).scan(tf.constant(-1, tf.int64), add_example)
+
+    def _record(self, is_image, broken, example):
+        """Record the examples before this one that have no image, with reasons."""
 
         def record():
-            # `tf.numpy_function` would lose zeros at the end of the payload.
-            return tf.py_function(self._explain, [position, number, payload], tf.bool)
+            # `tf.numpy_function` would lose zeros at the end of a payload.
+            return tf.py_function(self._explain_all, broken, tf.bool)
 
-        done = tf.cond(is_sound, lambda: tf.constant(True), record)
-        with tf.control_dependencies([done]):
-            return position, number, image, label, tf.identity(is_sound)
+        is_any = tf.size(broken[0]) > 0
+        with tf.control_dependencies([tf.cond(is_any, record, lambda: tf.constant(True))]):
+            return tf.identity(is_image), *example
+
+    def _explain_all(self, positions, numbers, payloads):
+        for position, number, payload in zip(positions, numbers, payloads, strict=True):
+            self._explain(position, number, payload)
+        return True
 
     def _explain(self, position, number, payload):
         if number == _END:
             self.skipped.check_count(int(position) % self.epoch_length)
-            return True
+            return
         seed, encoded = self._seed(position), tf.constant(b"")
         try:
             encoded = tf.convert_to_tensor(self.source.read(payload))
@@ -304,9 +332,8 @@ class _Reading:
             # The file is sound: this raises the error of an augmentation.
             self.make_image(encoded, seed)
         self.skipped.add(int(number), reason)
-        return True
 
-    def _finish(self, positions, numbers, images, labels, _):
+    def _finish(self, positions, numbers, images, labels):
         self._check_labels(numbers, labels)
         if self.dataset.one_hot and labels.shape.rank == 1:
             labels = tf.one_hot(labels, len(self.source.class_names))
