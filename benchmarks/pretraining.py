@@ -24,12 +24,12 @@ from keras_vit.cli.tables import markdown_table
 from keras_vit.experiments.sweep import choose_learning_rate
 from keras_vit.models import replace_head, resize
 from keras_vit.training import job
-from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_MASKED_PATCHES, DIGITS_PRETRAIN
+from keras_vit.training.recipes import RECIPES
 
 PRETRAINING = {
     "from scratch": None,
-    "labels": DIGITS_PRETRAIN,
-    "masked patches": DIGITS_MASKED_PATCHES,
+    "labels": RECIPES["digits_pretrain"],
+    "masked patches": RECIPES["digits_masked_patches"],
 }
 
 # Learning rates that the paper's protocol chooses from for each start.
@@ -77,7 +77,10 @@ def main(seeds: int = 3, steps: tuple[int, ...] = (50, 100), image_size: int = 3
             pretrained = pretrained_model(recipe, changes)
             for budget in steps:
                 finetuning = dataclasses.replace(
-                    DIGITS_FINETUNE, **changes, steps=budget, learning_rates=LEARNING_RATES
+                    RECIPES["digits_finetune"],
+                    **changes,
+                    steps=budget,
+                    learning_rates=LEARNING_RATES,
                 )
                 found.setdefault((name, budget), []).append(accuracy(pretrained, finetuning))
             print(name, seed, found, flush=True)

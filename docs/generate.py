@@ -63,7 +63,7 @@ RECIPES_PAGE = """# Recipes
 
 `keras-vit train NAME` trains a model by one of these recipes; every setting is a flag, see
 `keras-vit train NAME --help`. In Python a recipe is a row of `keras_vit.training.recipes.RECIPES`;
-`dataclasses.replace` changes it, and `.smoke()` returns one that takes seconds. The last column is
+`dataclasses.replace` changes it. The last column is
 the accuracy that the source reports, on ImageNet unless another dataset is named; none of them was
 measured here.
 
@@ -73,7 +73,7 @@ learning rate rises linearly from 0 in the warm-up steps; the decay `staircase` 
 each of the given steps. Recipes of BiT-HyperRule with `tiny_images` are for images below 96 x 96
 pixels.
 
-Written by `make docs` from `keras_vit/training/recipes.py`.
+Written by `make docs` from `keras_vit/training/recipes.toml`.
 
 """
 RESULTS = pathlib.Path(__file__).parent.parent / "benchmarks" / "results"

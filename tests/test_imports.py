@@ -45,7 +45,11 @@ MAY_IMPORT = {
 }
 MAY_IMPORT_TENSORFLOW = {"data", "serving"}
 # Lazily: training runs without TensorFlow's strategies, and layers on the other backends.
-MAY_IMPORT_IT_TOO = {"training/distribution.py", "layers/mlp.py"}
+MAY_IMPORT_IT_TOO = {
+    "training/distribution.py",
+    "layers/mlp.py",
+    "experiments/benchmark_process.py",
+}
 FILES, STUBS = sorted(PACKAGE.rglob("*.py")), sorted(PACKAGE.rglob("__init__.pyi"))
 VARIANT_NAMES = [row.name for row in keras_vit.list_variants()]
 WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]

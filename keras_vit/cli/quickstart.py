@@ -38,7 +38,7 @@ class Quickstart:
         from keras_vit.models import replace_head, resize
         from keras_vit.serving.export import export
         from keras_vit.training.job import train
-        from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_PRETRAIN
+        from keras_vit.training.recipes import RECIPES
 
         # Check now what is needed only after minutes of training.
         packages = ("sklearn", "matplotlib")
@@ -50,13 +50,13 @@ class Quickstart:
             )
         time = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
         workdir = self.workdir or pathlib.Path("runs") / f"quickstart-{time}"
-        recipe = dataclasses.replace(DIGITS_FINETUNE, steps=FINETUNING_STEPS)
+        recipe = dataclasses.replace(RECIPES["digits_finetune"], steps=FINETUNING_STEPS)
         size = recipe.image_size
 
         announce(1, f"Pre-training a small ViT on the digits {', '.join(PRETRAINING_CLASSES)}")
-        pretrained = small_vit(DIGITS_PRETRAIN, PRETRAINING_CLASSES)
-        epochs = DIGITS_PRETRAIN.epochs // PRETRAINING_PASSES
-        long_epochs = dataclasses.replace(DIGITS_PRETRAIN, epochs=epochs)
+        pretrained = small_vit(RECIPES["digits_pretrain"], PRETRAINING_CLASSES)
+        epochs = RECIPES["digits_pretrain"].epochs // PRETRAINING_PASSES
+        long_epochs = dataclasses.replace(RECIPES["digits_pretrain"], epochs=epochs)
         options = data_options(PRETRAINING_CLASSES, PRETRAINING_PASSES)
         train(long_epochs, pretrained, "digits", workdir / "pretrained", **options, **one_bar())
 

@@ -16,9 +16,8 @@ from keras_vit.layers.base import parts
 from keras_vit.models import freeze_blocks
 from keras_vit.models.variants import find_variant, is_variant
 from keras_vit.models.vit import variable_shapes
-from keras_vit.training.distribution import accelerator_memory
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.recipes import PRETRAIN
+from keras_vit.training.recipes import RECIPES
 
 # Number of classes of new heads.
 NUM_CLASSES = 1000
@@ -147,7 +146,7 @@ def make_step(built, task):
     """Return a function of a batch size and a number of steps, which computes them."""
     if task == "training":
         built.compile(
-            optimizer=make_optimizer(PRETRAIN, built, 100_000),
+            optimizer=make_optimizer(RECIPES["pretrain"], built, 100_000),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         )
     rng = np.random.default_rng(0)
@@ -193,6 +192,30 @@ def _timed(step, batch_size, steps):
     begin = time.perf_counter()
     step(batch_size, steps)
     return time.perf_counter() - begin
+
+
+def accelerator_memory():
+    """Return the peak and the limit of the memory of the first accelerator, in bytes.
+
+    Both are `None` on a CPU; the limit is if it is unknown.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        stats = jax.local_devices()[0].memory_stats() or {}
+        return stats.get("peak_bytes_in_use"), stats.get("bytes_limit")
+    if backend == "torch":
+        import torch
+
+        if not torch.cuda.is_available():
+            return None, None
+        return torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
+    import tensorflow as tf
+
+    if not tf.config.list_physical_devices("GPU"):
+        return None, None
+    return tf.config.experimental.get_memory_info("GPU:0")["peak"], None
 
 
 def accelerator_name():

@@ -13,7 +13,7 @@ import numpy as np
 from keras_vit.checkpoints import inspect_checkpoint
 from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import check_model_path
-from keras_vit.core.arguments import check_integer, is_number
+from keras_vit.core.arguments import is_number
 from keras_vit.core.process import is_out_of_memory
 from keras_vit.data.images.decoding import declared_size
 from keras_vit.data.loading import load
@@ -22,7 +22,7 @@ from keras_vit.models.options import DEFAULT_IMAGE_SIZE, Options, is_resnet
 from keras_vit.models.variants import is_variant
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipe import Recipe
-from keras_vit.training.recipes import FINETUNE, PRETRAIN
+from keras_vit.training.recipes import RECIPES
 from keras_vit.training.starting_model import make_model
 
 # Images seen by the number of training images: 500, 10,000 or 20,000 steps of 512 images
@@ -177,8 +177,6 @@ def auto_recipe(
     """
     if minutes is not None and not (is_number(minutes) and minutes > 0):
         raise ValueError(f"`minutes` must be a positive number. Received: minutes={minutes!r}")
-    if image_size is not None:
-        check_integer("image_size", image_size, minimum=1)
     check_model_path(model)
     facts = find_facts(data, model, split, **options)
     recipe = dataclasses.replace(recipe_for_images(facts, seed, image_size), upright=upright)
@@ -198,11 +196,6 @@ def find_facts(data, model, split="train", **options):
             f"--loss sigmoid` several labels. Received: data={data!r}"
         )
     _, counts = np.unique(source.labels(), return_counts=True)
-    if len(counts) < 2 or min(counts) < 2:
-        raise ValueError(
-            "`auto` needs two training images of each of two classes. Received: "
-            f"{source.num_examples} training images of {len(counts)} classes in {data!r}"
-        )
     # Raises an error now if there is no image to validate on.
     load(data, "validation", 32, 1, **options)
     few = source.examples.shard(-(-source.num_examples // 64), 0)
@@ -219,10 +212,10 @@ def find_facts(data, model, split="train", **options):
 
 def recipe_for_images(facts, seed=0, image_size=None):
     """Return the recipe for the images, whatever the machine; arguments as in `auto_recipe`."""
-    settings = vars(FINETUNE)
+    settings = vars(RECIPES["finetune"])
     if not facts.is_pretrained:
         _log("the model has random weights: it is trained from scratch, by AdamW")
-        settings = {**vars(PRETRAIN), "decay": "cosine", "epochs": None, "dropout": 0.0}
+        settings = {**vars(RECIPES["pretrain"]), "decay": "cosine", "epochs": None, "dropout": 0.0}
         settings |= {"pre_logits": False, "clip_norm": 1.0, "learning_rates": (3e-4, 1e-3, 3e-3)}
     counts = facts.num_images, len(facts.counts), min(facts.counts), max(facts.counts), facts.side
     _log("%d training images of %d classes, %d to %d of each, of %d pixels", *counts)

@@ -151,7 +151,7 @@ def check_finite_value(name, value):
     """Raise `NotFiniteError` if a value of a run is not finite."""
     if not math.isfinite(value):
         raise NotFiniteError(
-            "Loss and gradients must stay finite; try a smaller `learning_rate`. "
+            "Losses and gradients must stay finite; try a smaller `learning_rate`. "
             f"Received: {name}={value}"
         )
 

@@ -1,6 +1,5 @@
 """Distillation: a student learns the logits of a trained teacher."""
 
-import dataclasses
 import hashlib
 import re
 
@@ -93,13 +92,12 @@ def check_teacher_settings(recipe, teacher):
             "A `teacher` is for the loss 'softmax', and needs images, not features. Received: "
             f"loss={recipe.loss!r}, freeze={recipe.freeze} and a teacher"
         )
-    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
-    for name in ("distillation", "temperature", "label_weight"):
-        if teacher is None and getattr(recipe, name) != defaults[name]:
-            raise ValueError(
-                f"`{name}` is for training with a `teacher`. Received: "
-                f"{name}={getattr(recipe, name)!r} and no teacher"
-            )
+    of_students = recipe.changed(("distillation", "temperature", "label_weight"))
+    if teacher is None and of_students:
+        raise ValueError(
+            f"`{of_students[0]}` is for training with a `teacher`. Received: "
+            f"{of_students[0]}={getattr(recipe, of_students[0])!r} and no teacher"
+        )
 
 
 def distill(recipe, model, teacher, class_names):

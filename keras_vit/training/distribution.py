@@ -23,13 +23,12 @@ PROCESS_COUNTS = (
 )
 # Axis along which a block's variable is sharded: heads, and the MLP's hidden width. In an axial
 # block, the name of the half is before those of its layers.
+_TO_PARTS = r"block_\d+/(\w+/)?(attention/(query|key|value)|mlp/dense_0)"
+_FROM_PARTS = r"block_\d+/(\w+/)?(attention/output|mlp/dense_1)"
 BLOCK_LAYOUTS = {
-    r"block_\d+/(\w+/)?attention/(query|key|value)/kernel": (None, "model"),
-    r"block_\d+/(\w+/)?attention/(query|key|value)/bias": ("model",),
-    r"block_\d+/(\w+/)?attention/output/kernel": ("model", None),
-    r"block_\d+/(\w+/)?mlp/dense_0/kernel": (None, "model"),
-    r"block_\d+/(\w+/)?mlp/dense_0/bias": ("model",),
-    r"block_\d+/(\w+/)?mlp/dense_1/kernel": ("model", None),
+    f"{_TO_PARTS}/kernel": (None, "model"),
+    f"{_TO_PARTS}/bias": ("model",),
+    f"{_FROM_PARTS}/kernel": ("model", None),
 }
 
 
@@ -98,21 +97,16 @@ def _tensorflow_strategy(name):
 
     gpus = tf.config.list_logical_devices("GPU")
     if name == "tpu" or (name == "auto" and tf.config.list_physical_devices("TPU")):
-        return tf.distribute.TPUStrategy(_connect_to_tpu())
+        # A TPU VM uses its own chips, unless `TPU_NAME` names others.
+        tpu = os.environ.get("TPU_NAME", "local")
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect(tpu)
+        return tf.distribute.TPUStrategy(resolver)
     if name == "auto" and len(gpus) < 2:
         return SingleDevice()
     if not gpus:
         logging.getLogger("keras_vit").warning("`mirrored` found no GPU: it trains on the CPU")
     devices = gpus or tf.config.list_logical_devices("CPU")
     return tf.distribute.MirroredStrategy([device.name for device in devices])
-
-
-def _connect_to_tpu():
-    import tensorflow as tf
-
-    # A TPU VM uses its own chips, unless `TPU_NAME` names others.
-    name = os.environ.get("TPU_NAME", "local")
-    return tf.distribute.cluster_resolver.TPUClusterResolver.connect(name)
 
 
 def _jax_distribution(name, model_shards):
@@ -207,30 +201,6 @@ def num_replicas():
         return 1
     mesh = distribution.device_mesh
     return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
-
-
-def accelerator_memory():
-    """Return the peak and the limit of the memory of the first accelerator, in bytes.
-
-    Both are `None` on a CPU; the limit is if it is unknown.
-    """
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        stats = jax.local_devices()[0].memory_stats() or {}
-        return stats.get("peak_bytes_in_use"), stats.get("bytes_limit")
-    if backend == "torch":
-        import torch
-
-        if not torch.cuda.is_available():
-            return None, None
-        return torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
-    import tensorflow as tf
-
-    if not tf.config.list_physical_devices("GPU"):
-        return None, None
-    return tf.config.experimental.get_memory_info("GPU:0")["peak"], None
 
 
 def check_batch(recipe):

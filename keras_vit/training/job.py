@@ -48,6 +48,8 @@ from keras_vit.training.tasks import make_task
 
 # Arguments of `train` that `run.json` does not record.
 NOT_RECORDED = ("workdir", "resume", "callbacks", "verbose")
+# Those that are for the name of a dataset alone.
+OF_NAMES = ("classes", "fraction", "split", "exclude", "cache", "max_skipped", "data_dir")
 # As `load` takes them.
 FLIPS = {"never": False, "random": True, "always": "always"}
 
@@ -167,85 +169,29 @@ def train(
     >>> 0 <= run.history[-1]["val_accuracy"] <= 1
     True
     """
-    arguments = dict(locals())
-    recipe = find_recipe(recipe)
-    check_integer("save_steps", save_steps, 1)
-    check_integer("keep", keep, 1)
-    is_built, given = isinstance(model, keras.Model), _as_datasets(data)
-    if is_built and (dtype, strategy, model_shards, keep_head) != (None, "auto", None, False):
-        raise ValueError(
-            "`dtype`, `strategy`, `model_shards` and `keep_head` are for a model that is not built "
-            f"yet. Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards}, "
-            f"keep_head={keep_head} and the model {model.name!r}"
-        )
-    of_names = {"classes": None, "fraction": 1.0, "split": "train", "exclude": None, "cache": None}
-    of_names |= {"max_skipped": 0.1, "data_dir": None}
-    if given and any(arguments[name] != default for name, default in of_names.items()):
-        received = ", ".join(f"{name}={arguments[name]!r}" for name in of_names)
-        raise ValueError(
-            "`classes`, `fraction`, `split`, `exclude` and `cache` are for the name of a dataset. "
-            f"Received: datasets, and {received}"
-        )
-    if not is_built:
-        check_model_path(model)
-    callbacks = (callbacks,) if isinstance(callbacks, keras.callbacks.Callback) else callbacks
-    measured = [each.settings for each in callbacks if isinstance(each, MeasureRegularly)]
-    # A bucket has an address.
-    if data_dir is not None and "://" not in str(data_dir):
-        data_dir = str(pathlib.Path(data_dir).expanduser().resolve())
-    # What only Python can pass again.
-    objects = {
-        "model": is_built,
-        "data": given is not None,
-        "teacher": isinstance(teacher, keras.Model),
-        "callbacks": len(callbacks) > sum("data" in each for each in measured),
-    }
-    settings = {
-        **{name: value for name, value in arguments.items() if name not in NOT_RECORDED},
-        "recipe": dataclasses.asdict(recipe),
-        "model": model.name if is_built else absolute_model_name(model),
-        "data": absolute_name(data) if given is None else None,
-        # A dataset orders the classes to keep itself.
-        "classes": classes and sorted(classes),
-        "data_dir": data_dir,
-        "exclude": exclude and str(pathlib.Path(exclude).expanduser().resolve()),
-        "cache": cache
-        if cache in (None, "memory")
-        else str(pathlib.Path(cache).expanduser().absolute()),
-        "facts": facts or {},
-        "teacher": teacher.name if objects["teacher"] else teacher and absolute_model_name(teacher),
-        "measurements": measured,
-        "objects": [name for name, is_object in objects.items() if is_object],
-        **({} if is_built else model_digest(model)),
-    }
-    others = ["teacher"] if teacher is not None else []
-    others += ["model"] if is_built or "model_digest" in settings else []
+    arguments = {**locals(), "recipe": find_recipe(recipe)}
+    recipe, given = arguments["recipe"], _as_datasets(data)
+    is_built = isinstance(model, keras.Model)
+    _check_arguments(arguments, is_built, given is not None)
+    arguments["callbacks"] = callbacks = _as_sequence(callbacks)
+    settings, others = _settings(arguments, given)
     # The model of an earlier run may be in a reference cycle and take the memory of this one.
     gc.collect()
     with contextlib.ExitStack() as stack:
         if not is_built:
             stack.enter_context(distribution.strategy(strategy, model_shards).scope())
         run = stack.enter_context(open_run(workdir, settings, others, resume))
-        if exclude is not None and not (run.path / EXCLUDED_FILE).exists():
-            ids = pathlib.Path(exclude).expanduser().read_text(encoding="utf-8")
-            run.write(EXCLUDED_FILE, ids)
         # Before the model is made, which sets the seed.
-        if teacher is not None and not objects["teacher"]:
+        if teacher is not None and not isinstance(teacher, keras.Model):
             teacher = load_trained(teacher)
-        if given is None:
-            parts = {"classes": classes, "fraction": fraction, "cache": cache, "split": split}
-            parts |= {"validation": validation, "data_dir": data_dir, "exclude": exclude or ()}
-            data = load_training_data(recipe, data, **parts, max_skipped=max_skipped)
-        else:
-            data = _for_recipe(recipe, *given)
+        data = _for_recipe(recipe, *given) if given else _load_named(arguments, run)
         lengths = recipe.epoch_lengths(epoch_examples or data[0].num_examples)
-        _log_plan(recipe, data, find_model(model) if not is_built else model.name, lengths)
+        _log_plan(recipe, data, model.name if is_built else find_model(model), lengths)
         if not is_built:
             names = data[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
-        fit = _prepare(recipe, model, data, run, teacher, lengths)
-        fit = dataclasses.replace(fit, save_steps=save_steps, callbacks=callbacks, verbose=verbose)
-        fit.states.keep = keep
+        options = {"save_steps": save_steps, "callbacks": callbacks, "verbose": verbose}
+        fit = _prepare(recipe, model, data, run, teacher, lengths, keep, options)
         state = find_state(workdir, run.settings["id"]) if resume else None
         if state is None and keep_head:
             _log_initial_metrics(fit)
@@ -255,6 +201,73 @@ def train(
         if not run.before.get("has_ended"):
             _report_skipped(run, fit.train, fit.validation)
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)
+
+
+def _check_arguments(arguments, is_built, is_given):
+    """Check that built models and given datasets come without arguments that make others."""
+    for name in ("save_steps", "keep"):
+        check_integer(name, arguments[name], 1)
+    if not is_built:
+        check_model_path(arguments["model"])
+    defaults = inspect.signature(train).parameters
+    of_models = ("dtype", "strategy", "model_shards", "keep_head") if is_built else ()
+    for name in (*of_models, *(OF_NAMES if is_given else ())):
+        if arguments[name] != defaults[name].default:
+            kind = "a model that is not built yet" if name in of_models else "the name of a dataset"
+            raise ValueError(f"`{name}` is for {kind}. Received: {name}={arguments[name]!r}")
+
+
+def _settings(arguments, given):
+    """Return the settings that `run.json` records, and the names of those that may change."""
+    recipe, model, teacher = (arguments[name] for name in ("recipe", "model", "teacher"))
+    measured = [c.settings for c in arguments["callbacks"] if isinstance(c, MeasureRegularly)]
+    # What only Python can pass again.
+    objects = {
+        "model": isinstance(model, keras.Model),
+        "data": given is not None,
+        "teacher": isinstance(teacher, keras.Model),
+        "callbacks": len(arguments["callbacks"]) > sum("data" in each for each in measured),
+    }
+    classes = arguments["classes"]
+    settings = {
+        **{name: value for name, value in arguments.items() if name not in NOT_RECORDED},
+        **{name: _absolute(arguments[name]) for name in ("data_dir", "exclude", "cache")},
+        "recipe": dataclasses.asdict(recipe),
+        "model": model.name if objects["model"] else absolute_model_name(model),
+        "data": None if objects["data"] else absolute_name(arguments["data"]),
+        # A dataset orders the classes to keep itself.
+        "classes": classes and sorted(classes),
+        "facts": arguments["facts"] or {},
+        "teacher": teacher.name if objects["teacher"] else teacher and absolute_model_name(teacher),
+        "measurements": measured,
+        "objects": [name for name, is_object in objects.items() if is_object],
+        **({} if objects["model"] else model_digest(model)),
+    }
+    others = ["teacher"] if teacher is not None else []
+    others += ["model"] if objects["model"] or "model_digest" in settings else []
+    return settings, others
+
+
+def _absolute(path):
+    """Return a path that is the same from every directory; a bucket has an address."""
+    if path in (None, "memory") or "://" in str(path):
+        return path
+    return str(pathlib.Path(path).expanduser().absolute())
+
+
+def _as_sequence(callbacks):
+    return (callbacks,) if isinstance(callbacks, keras.callbacks.Callback) else callbacks
+
+
+def _load_named(arguments, run):
+    """Return the training and validation `Dataset`s of a name; keep the ids to leave out."""
+    exclude, file = arguments["exclude"], run.path / EXCLUDED_FILE
+    if exclude is not None and not file.exists():
+        run.write(file.name, pathlib.Path(exclude).expanduser().read_text(encoding="utf-8"))
+    options = {name: arguments[name] for name in ("validation", *OF_NAMES)}
+    options |= {"exclude": () if exclude is None else file}
+    options |= {"data_dir": _absolute(arguments["data_dir"])}
+    return load_training_data(arguments["recipe"], arguments["data"], **options)
 
 
 def recorded_arguments(workdir):
@@ -279,7 +292,7 @@ def recorded_arguments(workdir):
     return {name: run[name] for name in names if name in run}, run["measurements"]
 
 
-def _prepare(recipe, model, data, run, teacher, lengths):
+def _prepare(recipe, model, data, run, teacher, lengths, keep, options):
     """Compile the task of a recipe, and compare what it depends on with the run that is resumed."""
     task = make_task(recipe, model, *data, teacher)
     options = getattr(model, "options", None)
@@ -305,8 +318,8 @@ def _prepare(recipe, model, data, run, teacher, lengths):
     # Otherwise TensorFlow would trace the first step twice.
     task.model.optimizer.build(task.model.trainable_variables)
     batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
-    states = States(run.path / STATES)
-    return ResumableFit(recipe, task, model, run, epochs, batches_per_epoch, states)
+    states = States(run.path / STATES, keep)
+    return ResumableFit(recipe, task, model, run, epochs, batches_per_epoch, states, **options)
 
 
 def _image_digests(train, validation):

@@ -1,6 +1,5 @@
 """The optimizers of the paper, and those of Keras as a recipe sets them."""
 
-import logging
 import re
 from typing import Any
 
@@ -339,13 +338,6 @@ def make_optimizer(
     Reference:
         Tables 3 and 4 of the ViT paper (arXiv 2010.11929).
     """
-    start = (recipe.ema_momentum or 0.0) ** total_steps
-    if start > 0.5:
-        logging.getLogger("keras_vit").warning(
-            "after %d steps the averaged weights are still %.0f %% those of the first step; choose "
-            "a smaller `ema_momentum` than %s",
-            *(total_steps, 100 * start, recipe.ema_momentum),
-        )
     learning_rate = learning_rate_schedule(
         recipe.decay, recipe.learning_rate, total_steps, recipe.warmup_steps, recipe.boundaries
     )

@@ -57,8 +57,21 @@ RANGES = (
     ("be whole numbers", lambda values: all(map(is_integer, values)), "boundaries"),
     ("be positive", lambda rates: all(0 < r < math.inf for r in rates), "learning_rates"),
 )
-# Settings that would be wrong in silence together: a test of a recipe, the rule that it breaks, and
-# the fields to show.
+# Settings that would be wrong in silence without others: fields, the field on which they depend,
+# and the values of this with which they may differ from their defaults.
+NEEDS = (
+    (("label_smoothing",), "loss", ("softmax",)),
+    (("segment_head",), "loss", (SEGMENTATION,)),
+    (("head_bias", "freeze"), "loss", CLASS_LOSSES),
+    (("class_balance",), "loss", (*CLASS_LOSSES, SEGMENTATION)),
+    (("temperature",), "distillation", ("soft",)),
+    # Keras accumulates too, and then counts the steps of a schedule in batches.
+    (("accumulation_steps", "momentum_dtype"), "optimizer", PAPER_OPTIMIZERS),
+    (("layer_decay", "unfreeze_steps"), "optimizer", PAPER_OPTIMIZERS),
+    (("boundaries",), "decay", ("staircase",)),
+)
+# Further settings that do not go together: a test of a recipe, the rule that it breaks, and the
+# fields to show.
 COMBINATIONS = (
     (
         lambda r: (r.epochs is None) == (r.steps is None),
@@ -66,43 +79,19 @@ COMBINATIONS = (
         ("epochs", "steps"),
     ),
     (
-        lambda r: (r.decay == "staircase") != bool(r.boundaries),
-        "`boundaries` must be given for a staircase, and only for a staircase",
-        ("boundaries", "decay"),
-    ),
-    (
         lambda r: any(a >= b for a, b in itertools.pairwise((r.warmup_steps, *r.boundaries))),
         "`boundaries` must rise, from more than `warmup_steps`",
         ("boundaries", "warmup_steps"),
     ),
     (
-        lambda r: r.label_smoothing and r.loss != "softmax",
-        "`label_smoothing` is for the softmax",
-        ("label_smoothing", "loss"),
+        lambda r: r.decay == "staircase" and not r.boundaries,
+        "`boundaries` must be given for a staircase",
+        ("boundaries", "decay"),
     ),
     (
-        lambda r: (
-            (not r.is_of_classes and (r.head_bias or r.freeze or r.class_balance == "sampling"))
-            or (r.loss in TARGETS and r.class_balance != "none")
-        ),
-        "`head_bias`, `freeze` and `class_balance` are for classes of images; classes of pixels "
-        'may have `class_balance="weights"`',
-        ("head_bias", "freeze", "class_balance", "loss"),
-    ),
-    (
-        # Keras accumulates too, and then counts the steps of a schedule in batches.
-        lambda r: (
-            r.optimizer not in PAPER_OPTIMIZERS
-            and (
-                r.accumulation_steps > 1
-                or r.momentum_dtype
-                or r.layer_decay != 1
-                or r.unfreeze_steps
-            )
-        ),
-        "`accumulation_steps`, `momentum_dtype`, `layer_decay` and `unfreeze_steps` need the "
-        "optimizer `adamw` or `sgd`",
-        ("optimizer", "accumulation_steps", "momentum_dtype", "layer_decay", "unfreeze_steps"),
+        lambda r: r.class_balance == "sampling" and not r.is_of_classes,
+        'Classes of pixels may have `class_balance="weights"`',
+        ("class_balance", "loss"),
     ),
     (
         lambda r: r.freeze and r.augmentation != "none",
@@ -115,11 +104,6 @@ COMBINATIONS = (
         ("freeze", "frozen_blocks", "unfreeze_steps"),
     ),
     (
-        lambda r: r.distillation == "hard" and r.temperature != 1,
-        "`temperature` is for soft distillation",
-        ("temperature", "distillation"),
-    ),
-    (
         lambda r: r.lora_alpha and not r.lora_rank,
         "`lora_alpha` needs a `lora_rank`",
         ("lora_alpha", "lora_rank"),
@@ -129,11 +113,6 @@ COMBINATIONS = (
         "`lora_rank` trains matrices of the backbone and the head alone, and neither goes with "
         '`freeze` nor with the new decoder of `segment_head="mask"`',
         ("lora_rank", "freeze", "segment_head"),
-    ),
-    (
-        lambda r: r.segment_head != "linear" and r.loss != SEGMENTATION,
-        "`segment_head` is for the loss `segmentation`",
-        ("segment_head", "loss"),
     ),
 )
 
@@ -281,6 +260,13 @@ class Recipe:
                 value = getattr(self, field)
                 if value is not None and not is_right(value):
                     raise ValueError(f"`{field}` must {rule}. Received: {field}={value!r}")
+        for fields, other, values in NEEDS:
+            changed, found = self.changed(fields), getattr(self, other)
+            if changed and found not in values:
+                raise ValueError(
+                    f"`{changed[0]}` needs `{other}` to be {' or '.join(values)}. Received: "
+                    f"{changed[0]}={getattr(self, changed[0])!r}, {other}={found!r}"
+                )
         for is_wrong, rule, fields in COMBINATIONS:
             if is_wrong(self):
                 received = ", ".join(f"{field}={getattr(self, field)!r}" for field in fields)
@@ -297,20 +283,10 @@ class Recipe:
         """Whether the model learns classes of images, not masked patches or classes of pixels."""
         return self.loss in CLASS_LOSSES
 
-    def smoke(self) -> "Recipe":
-        """Return the same recipe, shrunk to seconds on a laptop.
-
-        Example:
-        >>> shared = {"image_size": 384, "batch_size": 512, "optimizer": "sgd", "decay": "cosine"}
-        >>> Recipe(learning_rate=0.03, warmup_steps=500, steps=20_000, **shared).smoke().steps
-        8
-        """
-        small = {"image_size": 32, "batch_size": 8, "warmup_steps": 2, "epochs": None, "steps": 8}
-        if self.boundaries:
-            small["boundaries"] = (4, 6)
-        if self.random_crop_from is not None:
-            small["random_crop_from"] = 40
-        return dataclasses.replace(self, **small)
+    def changed(self, names):
+        """Return those of some fields whose values are not the defaults."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return [name for name in names if getattr(self, name) != defaults[name]]
 
     def epoch_lengths(self, num_examples: int) -> tuple[int, int]:
         """Return the number of epochs and of their steps for a number of examples.

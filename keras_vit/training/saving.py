@@ -37,8 +37,7 @@ class SaveModels(keras.callbacks.Callback):
     """Save the metrics of a run, its last model, and its best model by `monitor`.
 
     If the optimizer has averages of the weights, the best model and `averaged.keras` contain them.
-    No model is saved after an epoch whose validation loss or weights are not finite. If this is the
-    last epoch, `NotFiniteError` is raised unless the weights are finite and there is a model.
+    `NotFiniteError` is raised instead if the validation loss or the weights are not finite.
 
     `history` is a list of the metrics of earlier epochs, and grows; `write` is a function that
     writes it. `predictor` is another model that shares the weights of `model` and is saved as
@@ -56,7 +55,6 @@ class SaveModels(keras.callbacks.Callback):
         self.class_names = class_names
         self.monitor = monitor
         self.predictor = predictor
-        self._problem = None
 
     def on_epoch_end(self, epoch, logs=None):
         metrics = {name: float(value) for name, value in logs.items() if name not in SPEED}
@@ -64,12 +62,8 @@ class SaveModels(keras.callbacks.Callback):
         self.write()
         # On JAX this access writes the trained values to the variables.
         trained = self.model
-        self._problem = _find_problem(trained, logs)
-        if self._problem:
-            logging.getLogger("keras_vit").warning(
-                "no model is saved after epoch %d: %s", epoch + 1, self._problem
-            )
-            return
+        check_finite_value("val_loss", logs.get("val_loss", 0.0))
+        _check_weights(trained)
         save_model(self.saved, self.workdir / LAST_MODEL, self.class_names)
         if self.predictor is not None:
             save_model(self.predictor, self.workdir / PREDICTOR_MODEL, self.class_names)
@@ -78,15 +72,6 @@ class SaveModels(keras.callbacks.Callback):
                 save_model(self.saved, self.workdir / AVERAGED_MODEL, self.class_names)
             if find_best(self.history, self.monitor) == len(self.history) - 1:
                 save_model(self.saved, self.workdir / BEST_MODEL, self.class_names)
-
-    def on_train_end(self, logs=None):
-        if self._problem is None:
-            return
-        if not (self.workdir / LAST_MODEL).exists() or not _has_finite_weights(self.model):
-            raise NotFiniteError(
-                "A run must end with finite weights and a model; try a smaller `learning_rate`. "
-                f"Received: {self._problem} after epoch {self.history[-1]['epoch'] + 1}"
-            )
 
 
 class SaveState(keras.callbacks.Callback):
@@ -152,9 +137,9 @@ class SaveState(keras.callbacks.Callback):
         if hasattr(optimizer, "gradient_norm"):
             norm = float(ops.convert_to_numpy(optimizer.gradient_norm))
             check_finite_value("gradient_norm", norm)
-        elif not _has_finite_weights(self.model):
+        else:
             # Keras's optimizers do not keep the norm.
-            check_finite_value("weights", math.nan)
+            _check_weights(self.model)
         self.states.save(self.model, self.batch, self.facts())
         self._stop_if_asked()
 
@@ -228,17 +213,8 @@ def _on_one_device(model):
     return copy
 
 
-def _find_problem(model, logs):
-    """Return why a model cannot be saved after an epoch, or `None`."""
-    loss = logs.get("val_loss", 0.0)
-    if not math.isfinite(loss):
-        return f"a validation loss of {loss}"
-    return None if _has_finite_weights(model) else "weights that are not finite"
-
-
-def _has_finite_weights(model):
+def _check_weights(model):
     try:
         check_finite(model)
-    except ValueError:
-        return False
-    return True
+    except ValueError as error:
+        raise NotFiniteError(f"{error}; try a smaller `learning_rate`") from error

@@ -1,6 +1,5 @@
 """The model that a run starts from."""
 
-import dataclasses
 import itertools
 import logging
 import os
@@ -161,8 +160,7 @@ def _log_kept_settings(recipe, model, is_built):
 
     A setting at its default counts as not given, except the dropout of a loaded model.
     """
-    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
-    names = [name for name in OF_THE_MODEL if getattr(recipe, name) != defaults[name]]
+    names = recipe.changed(OF_THE_MODEL)
     if not is_built:
         names = [*dict.fromkeys(["dropout", *names])]
     options = getattr(model, "options", None)

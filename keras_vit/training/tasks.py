@@ -1,14 +1,12 @@
 """The task of a recipe: classification of images or pixels, or masked patch prediction."""
 
 import dataclasses
-import logging
 
 import keras
 import numpy as np
 
 from keras_vit.core.choices import IGNORED, SEGMENTATION, TARGETS
 from keras_vit.core.class_names import check_class_names
-from keras_vit.core.text import name_some
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.data.sources.masks import count_pixels
@@ -17,7 +15,6 @@ from keras_vit.models.inference import for_inference
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.parts import check_classifier, is_segmenter, token_stride
 from keras_vit.training.distillation import check_teacher_settings, distill
-from keras_vit.training.distribution import is_first_process
 from keras_vit.training.losses import (
     BalancedAccuracy,
     PixelCrossEntropy,
@@ -79,7 +76,6 @@ def _classification_task(recipe, model, train, validation):
             f"These images need `--loss {needed}`: they have "
             f"{'masks' if source.has_masks else 'several labels'}. Received: loss={recipe.loss!r}"
         )
-    _log_empty_classes(train)
     if has_several or getattr(model, "thresholds", None) is not None:
         # Until `ChooseThresholds` has measured. Classes that exclude each other have none.
         model.thresholds = (0.5,) * num_classes if has_several else None
@@ -138,18 +134,6 @@ def _accuracy(is_sparse):
     return keras.metrics.CategoricalAccuracy(name="accuracy")
 
 
-def _log_empty_classes(train):
-    if train.source.has_several_labels or not is_first_process():
-        return
-    labels = set(train.source.labels().tolist())
-    empty = [name for i, name in enumerate(train.class_names) if i not in labels]
-    if empty:
-        logging.getLogger("keras_vit").warning(
-            "%d of the %d classes have no training image: %s",
-            *(len(empty), len(train.class_names), name_some(empty, 20)),
-        )
-
-
 def _check_same_classes(train, validation):
     if validation is not None and validation.class_names != train.class_names:
         raise ValueError(
@@ -171,7 +155,7 @@ def _segmentation_task(recipe, model, train, validation):
         )
     counts, share = count_pixels(train.source)
     is_weighted = recipe.class_balance == "weights"
-    weights = _pixel_weights(counts, names) if is_weighted else [1.0] * len(names)
+    weights = _pixel_weights(counts) if is_weighted else [1.0] * len(names)
     # Keras counts in int32 on JAX and torch, which an epoch of large images overflows.
     options = {"ignore_class": IGNORED, "sparse_y_pred": False, "dtype": "float32"}
     metrics = (keras.metrics.MeanIoU(len(names), "mean_iou", **options),)
@@ -179,14 +163,9 @@ def _segmentation_task(recipe, model, train, validation):
     return Task(model, train, validation, loss, metrics, {"class_names": names})
 
 
-def _pixel_weights(counts, names):
+def _pixel_weights(counts):
     """Return the weight of each class, by its number of pixels: 1 for a class of mean size."""
-    if empty := [name for name, count in zip(names, counts, strict=True) if not count]:
-        logging.getLogger("keras_vit").warning(
-            "%d of the %d classes have no pixel in the training masks, and the weight 0: %s",
-            *(len(empty), len(names), name_some(empty, 20)),
-        )
-    return np.where(counts > 0, counts.sum() / len(names) / np.maximum(counts, 1), 0.0).tolist()
+    return np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 0.0).tolist()
 
 
 def _masked_patch_task(recipe, model, train, validation):

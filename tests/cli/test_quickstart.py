@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.commands import error_of, run
+from tests.fixtures.small_runs import smoke
 
 
 def test_quickstart_says_at_once_what_is_not_installed(tmp_path, capsys, monkeypatch):
@@ -24,14 +25,15 @@ def test_quickstart_says_at_once_what_is_not_installed(tmp_path, capsys, monkeyp
 def test_quickstart(tmp_path, capsys, monkeypatch):
     """The whole job, its training shortened; `make demo` runs it in full."""
     from keras_vit.cli import quickstart
-    from keras_vit.training import recipes
+    from keras_vit.training.recipes import RECIPES
 
     monkeypatch.setattr(quickstart, "DEPTH", 1)
     monkeypatch.setattr(quickstart, "FINETUNING_STEPS", 4)
     monkeypatch.setattr(quickstart, "PRETRAINING_PASSES", 1)
-    shortened = dataclasses.replace(recipes.DIGITS_PRETRAIN.smoke(), steps=None, epochs=1)
-    monkeypatch.setattr(recipes, "DIGITS_PRETRAIN", shortened)
-    monkeypatch.setattr(recipes, "DIGITS_FINETUNE", recipes.DIGITS_FINETUNE.smoke())
+    pretrain, finetune = (smoke(RECIPES[f"digits_{task}"]) for task in ("pretrain", "finetune"))
+    shortened = dataclasses.replace(pretrain, steps=None, epochs=1)
+    monkeypatch.setitem(RECIPES, "digits_pretrain", shortened)
+    monkeypatch.setitem(RECIPES, "digits_finetune", finetune)
     out = run(capsys, "quickstart", "--workdir", tmp_path / "quickstart")
     assert "test accuracy fine-tuned:" in out and out.count("\n") < 60
     assert "test accuracy from scratch:" in out

@@ -13,6 +13,7 @@ from keras_vit.experiments.vtab_tables import (
 )
 from keras_vit.experiments.vtab_tasks import TASKS
 from keras_vit.training.recipes import RECIPES
+from tests.fixtures.small_runs import smoke
 
 
 def test_means_by_group():
@@ -63,6 +64,6 @@ def test_the_row_that_a_model_tells():
     assert find_row("ViT_B16/imagenet21k") is None
     paper = RECIPES["finetune_vtab"]
     assert "other settings" not in describe_row(row, paper)
-    assert describe_row(row, paper.smoke()).endswith(
+    assert describe_row(row, smoke(paper)).endswith(
         "; other settings than the paper's: image_size, batch_size, warmup_steps, steps"
     )

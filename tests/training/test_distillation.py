@@ -225,7 +225,10 @@ def test_a_teacher_of_several_labels_is_refused():
         ({"temperature": -1.0}, "`temperature` must be a positive number"),
         ({"label_weight": 1.0}, "`label_weight` must be at least 0 and less than 1"),
         ({"distillation": "both"}, "`distillation` must be one of"),
-        ({"distillation": "hard", "temperature": 2.0}, "`temperature` is for soft distillation"),
+        (
+            {"distillation": "hard", "temperature": 2.0},
+            "`temperature` needs `distillation` to be soft",
+        ),
     ],
 )
 def test_wrong_settings(changes, message):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from keras_vit.training.distribution import SingleDevice, check_batch, strategy
-from keras_vit.training.recipes import FINETUNE
+from keras_vit.training.recipes import RECIPES
 from tests.fixtures.commands import run_python
 from tests.fixtures.distributed.processes import (
     free_port,
@@ -292,4 +292,4 @@ def test_an_empty_count_of_processes(monkeypatch):
 def test_a_batch_that_cannot_be_cut(monkeypatch):
     monkeypatch.setattr("keras_vit.training.distribution.num_replicas", lambda: 3)
     with pytest.raises(ValueError, match="`batch_size` must be .* of 3, the replicas .*=512"):
-        check_batch(FINETUNE)
+        check_batch(RECIPES["finetune"])

@@ -109,7 +109,7 @@ def test_a_run_of_objects_is_resumed_from_python(tmp_path, fitted):
 def test_given_datasets_are_not_chosen_from(tmp_path):
     recipe = small_recipe()
     arguments = (recipe, small_model(recipe), small_data(recipe), tmp_path / "run")
-    with pytest.raises(ValueError, match="are for the name of a dataset.*fraction=0.5"):
+    with pytest.raises(ValueError, match="`fraction` is for the name of a dataset.*fraction=0.5"):
         keras_vit.training.train(*arguments, fraction=0.5)
 
 
@@ -138,9 +138,9 @@ def test_the_length_of_an_epoch_can_be_given(tmp_path, fitted):
     ("changes", "message"),
     [
         ({"recipe": "finetun"}, "`recipe` must be a `Recipe` or one of .*recipe='finetun'"),
-        ({"strategy": "none"}, "are for a model that is not built yet.*strategy='none'"),
-        ({"dtype": "float32"}, "are for a model that is not built yet.*dtype='float32'"),
-        ({"keep_head": True}, "are for a model that is not built yet.*keep_head=True"),
+        ({"strategy": "none"}, "is for a model that is not built yet.*strategy='none'"),
+        ({"dtype": "float32"}, "is for a model that is not built yet.*dtype='float32'"),
+        ({"keep_head": True}, "is for a model that is not built yet.*keep_head=True"),
         ({"data": "cifar10"}, "`classes` is for .*name='cifar10'"),
     ],
 )

@@ -15,7 +15,7 @@ from keras_vit.models.files import load_model
 from keras_vit.training.losses import make_loss, sigmoid_cross_entropy
 from keras_vit.training.optimizers import SGD, AdamW, make_optimizer
 from keras_vit.training.recipe import KERAS_OPTIMIZERS, PAPER_OPTIMIZERS
-from keras_vit.training.recipes import DIGITS_PRETRAIN, FINETUNE, PRETRAIN
+from keras_vit.training.recipes import RECIPES
 from keras_vit.training.saving import SaveState
 from keras_vit.training.schedules import learning_rate_schedule
 from tests.fixtures.contract import to_numpy
@@ -26,7 +26,7 @@ from tests.fixtures.tiny import TINY, images
 
 RUN = "x4_finetune_sgd_f32_momentum"
 SMALL = {"image_size": 24, "batch_size": 8, "learning_rate": 0.02, "warmup_steps": 3, "steps": 12}
-FINETUNING = dataclasses.replace(FINETUNE, **SMALL, accumulation_steps=2)
+FINETUNING = dataclasses.replace(RECIPES["finetune"], **SMALL, accumulation_steps=2)
 
 
 @pytest.fixture(scope="module")
@@ -193,20 +193,20 @@ def test_momentum_in_bfloat16_as_compiled_optax(kind):
 
 
 def test_optimizers_of_the_paper():
-    model = small_model(FINETUNE)
-    sgd = make_optimizer(FINETUNE, model, 20_000)
+    model = small_model(RECIPES["finetune"])
+    sgd = make_optimizer(RECIPES["finetune"], model, 20_000)
     assert isinstance(sgd, SGD)
     assert (sgd.momentum, sgd.clip_norm, sgd.kernel_decay) == (0.9, 1.0, 0.0)
-    adam = make_optimizer(PRETRAIN, model, 20_000)
+    adam = make_optimizer(RECIPES["pretrain"], model, 20_000)
     assert isinstance(adam, AdamW)
     assert (adam.beta_1, adam.beta_2, adam.epsilon) == (0.9, 0.999, 1e-8)
     assert (adam.kernel_decay, adam.clip_norm) == (0.03, None)
 
 
 def test_weight_decay_is_of_kernels_alone():
-    model = small_model(DIGITS_PRETRAIN)
+    model = small_model(RECIPES["digits_pretrain"])
     model.get_layer("head").kernel.assign(images(8, 3))
-    recipe = dataclasses.replace(DIGITS_PRETRAIN, weight_decay=0.5, learning_rate=0.1)
+    recipe = dataclasses.replace(RECIPES["digits_pretrain"], weight_decay=0.5, learning_rate=0.1)
     optimizer = make_optimizer(dataclasses.replace(recipe, warmup_steps=0), model, 100)
     before = {v.path: to_numpy(v.value) for v in model.trainable_variables}
     # Without gradients the decay is all that moves a variable.
@@ -293,7 +293,7 @@ def test_averages_and_clipping_of_keras_are_resumed_bit_for_bit(name, tmp_path, 
 
 
 def test_weight_decay_of_keras_is_of_kernels_alone():
-    recipe = dataclasses.replace(DIGITS_PRETRAIN, optimizer="lion", weight_decay=0.5)
+    recipe = dataclasses.replace(RECIPES["digits_pretrain"], optimizer="lion", weight_decay=0.5)
     model = small_model(recipe)
     model.get_layer("head").kernel.assign(images(8, 3))
     optimizer = make_optimizer(dataclasses.replace(recipe, warmup_steps=0), model, 100)

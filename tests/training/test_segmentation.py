@@ -82,8 +82,6 @@ def test_weights_of_classes():
         PixelCrossEntropy([1.0, 2.0])(np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 3), "float32"))
 
 
-def test_a_class_without_pixels_has_no_weight(caplog):
-    weights = _pixel_weights(np.array([30, 0, 10]), ["sky", "bird", "tree"])
+def test_a_class_without_pixels_has_no_weight():
+    weights = _pixel_weights(np.array([30, 0, 10]))
     np.testing.assert_allclose(weights, [40 / 3 / 30, 0, 40 / 3 / 10])
-    assert "1 of the 3 classes have no pixel in the training masks" in caplog.text
-    assert "bird" in caplog.text

@@ -12,12 +12,12 @@ from keras_vit.core.imagenet import imagenet_class_names, read_labels
 from keras_vit.core.images import ImageSpec
 from keras_vit.models import vision_transformer
 from keras_vit.models.variants import is_variant
-from keras_vit.training.recipes import DIGITS_FINETUNE, FINETUNE, PRETRAIN, RECIPES
+from keras_vit.training.recipes import RECIPES
 from keras_vit.training.starting_model import make_model
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.models import classifier
 from tests.fixtures.reference import case_path
-from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
+from tests.fixtures.small_runs import CLASSES, small_model, small_recipe, smoke
 from tests.fixtures.tiny import TINY, images
 
 pytestmark = pytest.mark.backends("tensorflow", reason="recipes set the same on every backend")
@@ -178,9 +178,9 @@ def test_a_run_resizes_images_as_the_paper_does(tmp_path):
     assert made.image_spec == ImageSpec()
 
 
-@pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])
+@pytest.mark.parametrize("recipe", [RECIPES["pretrain"], RECIPES["finetune"]])
 def test_a_variant_is_built_as_the_recipe_wants_it(recipe):
-    recipe = dataclasses.replace(recipe.smoke(), remat=True)
+    recipe = dataclasses.replace(smoke(recipe), remat=True)
     model = make_model(recipe, "ViT_Ti16", num_classes=3, dtype="mixed_bfloat16")
     assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
     names = [layer.name for layer in model.layers]
@@ -191,10 +191,10 @@ def test_a_variant_is_built_as_the_recipe_wants_it(recipe):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])
+@pytest.mark.parametrize("recipe", [RECIPES["pretrain"], RECIPES["finetune"]])
 @pytest.mark.parametrize("source", ["BiT_R50x1", case_path("k1_bit_resnetv2")])
 def test_a_resnet_has_neither_dropout_nor_a_hidden_layer(source, recipe):
-    model = make_model(recipe.smoke(), source, num_classes=3, dtype="mixed_bfloat16")
+    model = make_model(smoke(recipe), source, num_classes=3, dtype="mixed_bfloat16")
     assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
     assert "pre_logits" not in [layer.name for layer in model.layers]
     assert model.get_layer("stage_1_unit_1").compute_dtype == "bfloat16"
@@ -204,14 +204,14 @@ def test_a_resnet_has_neither_dropout_nor_a_hidden_layer(source, recipe):
     "model", [pytest.param("ViT_Ti16", marks=pytest.mark.slow), case_path("a_vit_token")]
 )
 def test_a_new_head_gets_the_recipes_bias(model):
-    recipe = RECIPES["augreg_imagenet21k"].smoke()
+    recipe = smoke(RECIPES["augreg_imagenet21k"])
     bias = make_model(recipe, model, num_classes=3).get_layer("head").bias
     np.testing.assert_array_equal(to_numpy(bias.value), [-10] * 3)
 
 
 def test_both_classifiers_of_a_distilled_model_get_the_recipes_bias(tmp_path):
     vision_transformer(**TINY, distillation_token=True).save(tmp_path / "deit.keras")
-    recipe = RECIPES["augreg_imagenet21k"].smoke()
+    recipe = smoke(RECIPES["augreg_imagenet21k"])
     head = make_model(recipe, tmp_path / "deit.keras", num_classes=3).get_layer("head")
     for part in (head.class_token, head.distillation_token):
         np.testing.assert_array_equal(to_numpy(part.bias.value), [-10] * 3)
@@ -231,7 +231,7 @@ def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
 @pytest.mark.parametrize("model", ["missing.keras", "runs/missing", "ViT_X16"])
 def test_no_such_model(model):
     with pytest.raises(ValueError, match="`(model|variant|path)` must"):
-        make_model(DIGITS_FINETUNE, model, num_classes=3)
+        make_model(RECIPES["digits_finetune"], model, num_classes=3)
 
 
 @pytest.mark.slow

@@ -4,10 +4,8 @@ import dataclasses
 
 import pytest
 
-from keras_vit.data.loading import find_source, load
+from keras_vit.data.loading import load
 from keras_vit.training.job import load_training_data, train
-from keras_vit.training.tasks import make_task
-from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
 
 
@@ -25,18 +23,3 @@ def test_given_datasets_get_the_batches_of_the_recipe(form, tmp_path):
     assert len(history) == len(again) and "val_accuracy" in history[-1]
     alone = train(recipe, small_model(recipe), pair[0], tmp_path / "alone").history
     assert "val_accuracy" not in alone[-1]
-
-
-def without_classes(tmp_path, *empty):
-    """Training data of a folder with images of three classes, all of some left out."""
-    photos = write_folder(tmp_path / "photos", classes=("ant", "bee", "cat"), count=12)
-    source = find_source(f"folder:{photos}", "train")
-    ids = map(source.find_id, source.numbers.tolist())
-    exclude = [id for id in ids if id.split("/")[0] in empty]
-    return load_training_data(small_recipe(batch_size=4), f"folder:{photos}", exclude=exclude)
-
-
-def test_classes_without_training_images(tmp_path, caplog):
-    recipe = small_recipe(batch_size=4)
-    make_task(recipe, small_model(recipe), *without_classes(tmp_path, "bee"))
-    assert "1 of the 3 classes have no training image: bee" in caplog.text

@@ -204,8 +204,8 @@ def test_wrong_ends_of_a_run(changes, validation, message):
     [
         ({"freeze": True, "augmentation": "bit"}, "without augmentation"),
         ({"freeze": True, "frozen_blocks": 1}, "Only one of `freeze`"),
-        ({"optimizer": "lion", "accumulation_steps": 2}, "`adamw` or `sgd`"),
-        ({"loss": "pixels", "class_balance": "weights"}, "are for classes"),
+        ({"optimizer": "lion", "accumulation_steps": 2}, "to be adamw or sgd"),
+        ({"loss": "pixels", "class_balance": "weights"}, "`class_balance` needs `loss`"),
         ({"patience": 0}, "`patience` must be a positive number"),
     ],
 )

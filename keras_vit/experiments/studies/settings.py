@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from keras_vit.models.options import is_resnet
 from keras_vit.models.variants import find_variant, with_sizes
-from keras_vit.training import recipes
+from keras_vit.training.recipes import RECIPES
 
 DATA_SIZE, DATASETS, PRETRAINING, SHAPES = "data-size", "datasets", "pretraining", "shapes"
 # What a model of the study `pretraining` has learned before it is fine-tuned.
@@ -102,7 +102,7 @@ _OF_MASKED_PATCHES = (
 
 
 def _pretraining(plan):
-    masked = {field: getattr(recipes.MASKED_PATCHES, field) for field in _OF_MASKED_PATCHES}
+    masked = {field: getattr(RECIPES["masked_patches"], field) for field in _OF_MASKED_PATCHES}
     for model in plan.models:
         yield Setting(f"{model}, {SCRATCH}", model, is_scratch=True)
         yield Setting(f"{model}, {MASKED_PATCHES}", model, masked)

@@ -129,7 +129,7 @@ def test_export_and_predictions_agree(workdir, data, tmp_path, capsys):
 def test_wrong_combinations(workdir, data, photos, start, tmp_path, capsys):
     assert "`--loss sigmoid`" in error_of(capsys, *train(start, data, tmp_path / "run"))
     smooth = train(start, data, tmp_path / "run", "--loss", "sigmoid", "--label-smoothing", 0.1)
-    assert "`--label-smoothing` is for the softmax" in error_of(capsys, *smooth)
+    assert "`--label-smoothing` needs `--loss` to be softmax" in error_of(capsys, *smooth)
     assert not (tmp_path / "run").exists()
     single = ["evaluate", workdir, "--data", f"folder:{photos}"]
     assert "must have the model's 3 classes" in error_of(capsys, *single)

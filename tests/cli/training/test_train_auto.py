@@ -46,7 +46,7 @@ def test_the_printed_command_repeats_the_run(photos, model, tmp_path, capsys):
 @pytest.mark.examples
 def test_short_runs_choose_the_learning_rate(photos, model, tmp_path, capsys, monkeypatch):
     two = dataclasses.replace(RECIPES["finetune"], learning_rates=(0.003, 0.03))
-    monkeypatch.setattr(auto, "FINETUNE", two)
+    monkeypatch.setitem(RECIPES, "finetune", two)
     arguments = ["--model", model, "--data", f"folder:{photos}"]
     main(["train", "auto", *arguments, "--workdir", str(tmp_path / "run"), "--sweep-lr"])
     rates = {path.name for path in (tmp_path / "run-sweep").iterdir()}

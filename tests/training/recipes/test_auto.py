@@ -144,7 +144,7 @@ def test_short_steps_are_measured_with_whole_batches(seconds, sizes, monkeypatch
 
 
 def test_a_wrong_resolution_is_refused(folder, model):
-    with pytest.raises(ValueError, match="`image_size` must be an integer of at least 1"):
+    with pytest.raises(ValueError, match="`image_size` must be a positive number"):
         auto_recipe(folder, model, image_size=0)
 
 
@@ -175,15 +175,11 @@ def test_time_of_this_machine(model):
         ({"minutes": 0}, "`minutes` must be a positive number. Received: minutes=0"),
         ({"minutes": float("nan")}, "`minutes` must be a positive number"),
         ({"model": "ViT_B17"}, "ViT_B17"),
-        ({"data": "few"}, "two training images of each of two classes"),
         ({"data": "five"}, "The split 'validation' of the folder .* must have an image"),
     ],
 )
 def test_wrong_arguments(changes, message, folder, model, tmp_path):
-    if changes.get("data") == "few":
-        write_folder(tmp_path / "train", ("ant", "bee"), count=1)
-        changes = {"data": f"folder:{tmp_path}"}
-    elif changes.get("data") == "five":
+    if changes.get("data") == "five":
         write_folder(tmp_path, ("ant", "bee"), count=5)
         changes = {"data": f"folder:{tmp_path}"}
     arguments = {"data": folder, "model": model, **changes}

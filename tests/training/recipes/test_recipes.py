@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 
 from keras_vit.data.images.transforms import hyper_rule_sizes
-from keras_vit.training.recipes import (
-    DIGITS_FINETUNE,
-    DIGITS_PRETRAIN,
-    FINETUNE,
-    RECIPES,
-    ROWS,
-    find_recipe,
-)
+from keras_vit.training.recipes import RECIPES, ROWS, find_recipe
 from keras_vit.training.schedules import learning_rate_schedule
 
 JFT = ("linear", 0.1, 0.0)
@@ -128,11 +121,14 @@ def test_every_row_has_a_source_and_a_recipe():
     ("changes", "message"),
     [
         ({"decay": "staircase"}, r"`boundaries` must be given for a staircase.*boundaries=\(\)"),
-        ({"boundaries": (3,)}, "`boundaries` must be given for a staircase.*decay='cosine'"),
+        ({"boundaries": (3,)}, "`boundaries` needs `decay` to be staircase.*decay='cosine'"),
         ({"decay": "staircase", "boundaries": (9000, 600)}, "`boundaries` must rise.*9000, 600"),
         ({"decay": "staircase", "boundaries": (500,)}, "`boundaries` must rise.*warmup_steps=500"),
-        ({"loss": "sigmoid", "label_smoothing": 0.1}, "`label_smoothing` is for the softmax"),
-        ({"segment_head": "mask"}, "`segment_head` is for the loss `segmentation`"),
+        (
+            {"loss": "sigmoid", "label_smoothing": 0.1},
+            "`label_smoothing` needs `loss` to be softmax",
+        ),
+        ({"segment_head": "mask"}, "`segment_head` needs `loss` to be segmentation"),
         (
             {"loss": "segmentation", "segment_head": "mask", "lora_rank": 4},
             "`lora_rank` trains matrices of the backbone .*new decoder",
@@ -155,12 +151,15 @@ def test_every_row_has_a_source_and_a_recipe():
         ({"learning_rate": 0.0}, "`learning_rate` must be a positive number.*=0"),
         ({"warmup_steps": -1}, "`warmup_steps` must be a number of at least 0.*warmup_steps=-1"),
         ({"optimizer": "adamx"}, "`optimizer` must be one of .*optimizer='adamx'"),
-        ({"optimizer": "lion", "layer_decay": 0.7}, "`layer_decay` and .* need the optimizer"),
-        ({"optimizer": "lion", "unfreeze_steps": 3}, "`unfreeze_steps` need the optimizer"),
+        (
+            {"optimizer": "lion", "layer_decay": 0.7},
+            "`layer_decay` needs `optimizer` to be adamw or sgd",
+        ),
+        ({"optimizer": "lion", "unfreeze_steps": 3}, "`unfreeze_steps` needs `optimizer`"),
         ({"momentum_dtype": "int8"}, "`momentum_dtype` must be one of .*momentum_dtype='int8'"),
         (
             {"momentum_dtype": "bfloat16", "optimizer": "lion"},
-            "`momentum_dtype`, .* need the optimizer `adamw` or `sgd`.*optimizer='lion'",
+            "`momentum_dtype` needs `optimizer` to be adamw or sgd.*optimizer='lion'",
         ),
         ({"dropout": 1.0}, "`dropout` must be .*dropout=1.0"),
         ({"position_placement": "head"}, "`position_placement` must be one of .*'head'"),
@@ -177,8 +176,8 @@ def test_wrong_recipe(changes, message):
 
 
 def test_epochs_of_a_recipe():
-    assert dataclasses.replace(DIGITS_PRETRAIN, epochs=3).epoch_lengths(1000) == (3, 32)
-    assert FINETUNE.epoch_lengths(1_281_167) == (5, 4000)
+    assert dataclasses.replace(RECIPES["digits_pretrain"], epochs=3).epoch_lengths(1000) == (3, 32)
+    assert RECIPES["finetune"].epoch_lengths(1_281_167) == (5, 4000)
     for steps, num_examples, expected in [
         (100, 372, (5, 20)),
         (100, 10_000, (1, 100)),
@@ -186,12 +185,12 @@ def test_epochs_of_a_recipe():
         (101, 372, (1, 101)),
         (20, 1, (10, 2)),
     ]:
-        recipe = dataclasses.replace(DIGITS_FINETUNE, steps=steps)
+        recipe = dataclasses.replace(RECIPES["digits_finetune"], steps=steps)
         assert recipe.epoch_lengths(num_examples) == expected
 
 
 def test_warmup_longer_than_the_run():
-    recipe = dataclasses.replace(DIGITS_FINETUNE, warmup_steps=100)
+    recipe = dataclasses.replace(RECIPES["digits_finetune"], warmup_steps=100)
     message = "`warmup_steps` and `boundaries` must be smaller than the steps .*warmup_steps=100"
     with pytest.raises(ValueError, match=message):
         recipe.epoch_lengths(1000)
