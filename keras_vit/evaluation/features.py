@@ -78,10 +78,8 @@ def split_features(model, name, split, batch_size=32, cache=None, **options):
         found = _extract(extractor, batches)
         _write(path, key, *found)
     elif len(found[1]) < count:
-        logging.getLogger("keras_vit").warning(
-            "%d of %d images were skipped when the features in %s were computed",
-            *(count - len(found[1]), count, path),
-        )
+        text = "%d of %d images were skipped when the features in %s were computed"
+        logging.getLogger("keras_vit").warning(text, count - len(found[1]), count, path)
     return *found, batches.class_names
 
 

@@ -446,10 +446,8 @@ def _all_choices(labels, num_classes, shots, seeds):
     wanted = max((count for count in shots if count != ALL), default=1)
     small = np.sum(counts < wanted)
     if small:
-        logging.getLogger("keras_vit").warning(
-            "%d of the %d classes have fewer than %d images for training, the smallest %d",
-            *(small, num_classes, wanted, counts.min()),
-        )
+        text = "%d of the %d classes have fewer than %d images for training, the smallest %d"
+        logging.getLogger("keras_vit").warning(text, small, num_classes, wanted, counts.min())
     return {
         (count, seed): choose_examples(labels, num_classes, count, seed)
         for seed in seeds

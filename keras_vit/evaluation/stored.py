@@ -89,7 +89,9 @@ def read_features(folder):
     if len(sound) < len(table):
         logging.getLogger("keras_vit").warning(
             "%d of %d images in %s have no features, because they cannot be decoded",
-            *(len(table) - len(sound), len(table), folder),
+            len(table) - len(sound),
+            len(table),
+            folder,
         )
     flat = np.concatenate([part.flatten().to_numpy() for part in sound["features"].chunks])
     ids = as_objects(sound["id"].to_pylist())

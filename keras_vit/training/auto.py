@@ -225,7 +225,7 @@ def recipe_for_images(facts, seed=0, image_size=None):
             value, reason = image_size, "as given"
         _log("%s %s: %s", name, value, reason)
         settings = {**settings, name: value}
-    return Recipe(**{**settings, "seed": seed})
+    return dataclasses.replace(Recipe(**settings), seed=seed)
 
 
 def _in_epochs(steps):

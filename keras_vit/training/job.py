@@ -332,7 +332,9 @@ def _image_digests(train, validation):
         logging.getLogger("keras_vit").warning(
             "%d of the %d validation images, which choose the best model, are training images "
             "too: %s",
-            *(len(both), len(ids[1]), name_some(both)),
+            len(both),
+            len(ids[1]),
+            name_some(both),
         )
     return {"training": train.source.digest(), "validation": validation.source.digest()}
 
@@ -432,15 +434,22 @@ def _log_plan(recipe, data, model, lengths):
     names = train.class_names
     log(
         "%s images to train on, %s to validate on; %d classes: %s",
-        *(f"{train.num_examples:,}", f"{held_out:,}", len(names), name_some(names)),
+        f"{train.num_examples:,}",
+        f"{held_out:,}",
+        len(names),
+        name_some(names),
     )
     if train.source.left_out:
         log("%s", describe_left_out(train.source.left_out))
     epochs, updates = lengths
     log(
         "%s: %s steps of %s images, in %d epochs; each batch in %d parts, on %d replicas",
-        *(model, f"{epochs * updates:,}", f"{recipe.batch_size:,}", epochs),
-        *(recipe.accumulation_steps, distribution.num_replicas()),
+        model,
+        f"{epochs * updates:,}",
+        f"{recipe.batch_size:,}",
+        epochs,
+        recipe.accumulation_steps,
+        distribution.num_replicas(),
     )
 
 

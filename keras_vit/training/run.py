@@ -72,7 +72,8 @@ def open_run(workdir, settings, others=(), resume=False):
         if begun_on != backend:
             logging.getLogger("keras_vit").warning(
                 "the run began on %s and resumes on %s: random numbers and results will differ",
-                *(begun_on, backend),
+                begun_on,
+                backend,
             )
         yield run
 
@@ -231,8 +232,13 @@ class ResumableFit:
             LogSpeed(self.batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
             tensorboard,
             SaveModels(
-                *(self.run.path, self.history, self.model, self._write_metrics),
-                *(task.facts.get("class_names"), self.recipe.monitor, task.predictor),
+                self.run.path,
+                self.history,
+                self.model,
+                self._write_metrics,
+                class_names=task.facts.get("class_names"),
+                monitor=self.recipe.monitor,
+                predictor=task.predictor,
             ),
             *self._stopping(),
             # They know whether the run stops, and the state that is saved next has their results.

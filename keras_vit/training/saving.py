@@ -148,7 +148,8 @@ class SaveState(keras.callbacks.Callback):
             return
         logging.getLogger("keras_vit").info(
             "stopped after batch %d; to resume: keras-vit resume %s",
-            *(self.batch, shlex.quote(str(self.states.directory.parent))),
+            self.batch,
+            shlex.quote(str(self.states.directory.parent)),
         )
         if self._asked_by == signal.SIGINT:
             raise KeyboardInterrupt("stopped after a batch")

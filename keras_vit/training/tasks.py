@@ -89,7 +89,13 @@ def _classification_task(recipe, model, train, validation):
     if recipe.freeze:
         model, train, validation = _only_head(model, train, validation)
     return Task(
-        *(model, train, validation, loss, tuple(metrics), facts, weights),
+        model,
+        train,
+        validation,
+        loss,
+        tuple(metrics),
+        facts,
+        class_weights=weights,
         measures_precision=measures_precision,
     )
 
