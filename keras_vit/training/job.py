@@ -190,8 +190,8 @@ def train(
         if not is_built:
             names = data[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
-        options = {"save_steps": save_steps, "callbacks": callbacks, "verbose": verbose}
-        fit = _prepare(recipe, model, data, run, teacher, lengths, keep, options)
+        fit_options = {"save_steps": save_steps, "callbacks": callbacks, "verbose": verbose}
+        fit = _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options)
         state = find_state(workdir, run.settings["id"]) if resume else None
         if state is None and keep_head:
             _log_initial_metrics(fit)
@@ -292,7 +292,7 @@ def recorded_arguments(workdir):
     return {name: run[name] for name in names if name in run}, run["measurements"]
 
 
-def _prepare(recipe, model, data, run, teacher, lengths, keep, options):
+def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):
     """Compile the task of a recipe, and compare what it depends on with the run that is resumed."""
     task = make_task(recipe, model, *data, teacher)
     options = getattr(model, "options", None)
@@ -319,7 +319,7 @@ def _prepare(recipe, model, data, run, teacher, lengths, keep, options):
     task.model.optimizer.build(task.model.trainable_variables)
     batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
     states = States(run.path / STATES, keep)
-    return ResumableFit(recipe, task, model, run, epochs, batches_per_epoch, states, **options)
+    return ResumableFit(recipe, task, model, run, epochs, batches_per_epoch, states, **fit_options)
 
 
 def _image_digests(train, validation):
