@@ -62,7 +62,7 @@ def folder(path, split, classes=None, shard=(0, 1)):
     left_out = _count_others(root, given)
     given = given or {"train": root}
     find_parts(split, given)
-    names = _class_folders(given["train"])
+    names = _folders(given["train"])
     check_class_names(names, f"The folders of classes in {str(given['train'])!r}")
     _check_no_splits_in_classes(given["train"], names)
     _warn_of_other_divisions(root, _shares(given, "train"))
@@ -72,7 +72,7 @@ def folder(path, split, classes=None, shard=(0, 1)):
     paths, labels = [], []
     for name, place in given.items():
         listed = {}
-        if unknown := sorted(set(_class_folders(place)) - set(names)):
+        if unknown := sorted(set(_folders(place)) - set(names)):
             raise ValueError(
                 f"The classes in {str(place)!r} must be those of `train`. Received: {unknown}"
             )
@@ -145,17 +145,6 @@ def _is_named_as(name, split):
 def _folders(folder, is_hidden=False):
     names = (entry.name for entry in folder.iterdir() if entry.is_dir())
     return sorted(name for name in names if name.startswith(".") == is_hidden)
-
-
-def _class_folders(folder):
-    """Return the sorted names of the folders in a folder, which are the classes."""
-    names = _folders(folder)
-    if not names:
-        raise ValueError(
-            "A folder of images must have one folder for each class, as in "
-            f"`{folder}/CLASS/picture.jpg`. Received: {str(folder)!r}, which has none"
-        )
-    return names
 
 
 def _count_others(root, given):

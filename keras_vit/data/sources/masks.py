@@ -66,10 +66,6 @@ def masks(path, split, shard=(0, 1)):
         place = (folder / IMAGES).relative_to(root).as_posix()
         (ids,) = choose(root, given, name, {place: ids}, split).values()
         pairs += [(str(root / id), _mask_of(root / id, folder)) for id in ids]
-    if not pairs:
-        raise ValueError(
-            f"`masks:DIR` must have images in the split. Received: {str(root)!r}, split={split!r}"
-        )
     counts = collections.Counter(mask for _, mask in pairs)
     if wrong := [i for i, mask in pairs if counts[mask] > 1 or not pathlib.Path(mask).is_file()]:
         raise ValueError(

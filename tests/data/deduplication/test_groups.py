@@ -50,7 +50,7 @@ def test_copies_are_grouped_in_the_order_of_the_set():
     assert found.blank == ("image#5", "image#6")
     assert found.skipped == ("image#7",)
     alone = find_groups(as_source(encoded[:2]))
-    assert (len(alone), alone.ids) == (0, [])
+    assert (alone.groups, alone.ids) == ((), [])
     blank = find_groups(as_source([black, black]))
     assert (blank.groups, blank.blank) == ((), ("image#0", "image#1"))
     with pytest.raises(ValueError, match="`max_distance` must be"):
