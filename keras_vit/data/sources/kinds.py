@@ -21,8 +21,7 @@ class SourceKind:
         takes: arguments of `find_source` that the function takes, too: `classes` or `data_dir`.
         placeholder: the part after the colon in help and errors; `None` for no such part.
         is_path: whether the part after the colon is a path. Then it is made absolute in records,
-            `train` reports left-out files and copies of images in two splits, and `evaluate` and
-            `deduplicate` report the size of a divided split.
+            and `evaluate` and `deduplicate` report the size of a split that is divided.
         splits: names of the splits that there can be.
     """
 
