@@ -138,7 +138,7 @@ class Deduplicate:
             write_parts(searched)
         found = find_duplicates(searched, tests, **self._options())
         write_ids(found, self.output)
-        print(f"{len(found)} of {train.num_examples} images are in a test set")
+        print(f"{len(found.pairs)} of {train.num_examples} images are in a test set")
         # The least similar ones, by which the distance can be judged.
         for pair in found.pairs[: -_SHOWN - 1 : -1]:
             name = self.test[pair.test_set]
@@ -180,8 +180,8 @@ class Deduplicate:
 
         found = find_groups(source, **self._options())
         write_ids(found, self.output)
-        largest = max(map(len, found), default=0)
-        print(f"groups of copies: {len(found)}, images in the largest: {largest}")
+        largest = max(map(len, found.groups), default=0)
+        print(f"groups of copies: {len(found.groups)}, images in the largest: {largest}")
         print(f"groups that have images with different labels: {len(found.mixed)}")
         for group in found.mixed[:_SHOWN]:
             print(f"  {name_some(group, _SHOWN)}")

@@ -7,6 +7,8 @@ AXES = ("rows", "columns")
 ROTARY_BASE = 100.0
 # Targets of masked patch prediction.
 TARGETS = ("mean_colour", "downsized", "pixels")
+# The first two predict colors: equal parts of the range of each channel, [-1, 1].
+COLOR_LEVELS = 8
 # Loss of a segmenter, whose labels are masks, and its heads.
 SEGMENTATION, SEGMENTER_HEADS = "segmentation", ("linear", "mask")
 # Value of a mask's pixel of no class: it is neither trained on nor evaluated. As in PASCAL VOC.

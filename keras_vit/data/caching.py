@@ -1,6 +1,5 @@
 """A cache of encoded images."""
 
-import dataclasses
 import json
 import pathlib
 
@@ -28,15 +27,7 @@ def cached(source, place):
     if place != "memory":
         path = pathlib.Path(place).expanduser()
         _check_examples(path, source.digest())
-    examples = source.encoded().cache(str(path))
-    return dataclasses.replace(
-        source,
-        examples=examples,
-        read=lambda payload: payload,
-        path_of=None,
-        near=None,
-        take=None,
-    )
+    return source.holding(source.encoded().cache(str(path)))
 
 
 def _check_examples(path, digest):

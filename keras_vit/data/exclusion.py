@@ -23,7 +23,7 @@ def leave_out(source, ids, name, split, find_every):
         A `Source`.
 
     Raises:
-        ValueError: if no example is left, or the file cannot be read.
+        ValueError: if the file is not UTF-8.
     """
     if isinstance(ids, (str, pathlib.Path)):
         ids = read_ids(ids)
@@ -42,10 +42,7 @@ def leave_out(source, ids, name, split, find_every):
     if unknown:
         text = "%d of the %d ids to exclude belong to no image of %s: %s"
         logger.warning(text, len(unknown), len(ids), name, name_some(sorted(map(repr, unknown))))
-    left = source.without(found)
-    if not left.num_examples:
-        raise ValueError("`exclude` must leave an image. Received: the ids of all of them")
-    return left
+    return source.without(found)
 
 
 def read_ids(path):

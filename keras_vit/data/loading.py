@@ -2,15 +2,12 @@
 
 import dataclasses
 import functools
-import inspect
-import logging
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from keras_vit.core.arguments import check_options
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
 from keras_vit.data.dataset import Dataset
@@ -18,7 +15,7 @@ from keras_vit.data.exclusion import leave_out
 from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessing
 from keras_vit.data.images.transforms import ImageMaker
 from keras_vit.data.sources.base import Source
-from keras_vit.data.sources.kinds import KINDS, find_kind, names_with
+from keras_vit.data.sources.kinds import KINDS, find_kind
 from keras_vit.data.sources.masks import MaskMaker
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.data.sources.splits import SPLITS
@@ -113,9 +110,6 @@ def load(
     >>> train.info.dataset.maker.preprocessing.min_crop_area
     0.05
     """
-    fields = [field.name for field in dataclasses.fields(Preprocessing)]
-    *own, _ = inspect.signature(load).parameters
-    check_options("load", changes, [*fields, *own])
     if not 0 < fraction <= 1:
         raise ValueError(
             f"`fraction` must be a share, above 0 and up to 1. Received: fraction={fraction!r}"
@@ -129,10 +123,6 @@ def load(
 
     source = find((0, 1))
     examples = source if tuple(shard) == (0, 1) else find(shard)
-    if training and classes is not None and tuple(classes) != source.class_names:
-        logging.getLogger("keras_vit").info(
-            "classes are numbered in the order of the dataset: %s", ", ".join(source.class_names)
-        )
     if balanced and (source.has_masks or not training):
         raise ValueError(
             "`balanced` must be false without `training`, where images would count twice, and for "
@@ -195,7 +185,7 @@ def find_source(
     if classes is not None:
         if "classes" not in kind.takes:
             raise ValueError(
-                f"`classes` is for {names_with('classes')} only. "
+                "`classes` is for `digits`, `folder:PATH` and `csv:PATH` only. "
                 f"Received: classes={classes!r}, name={name!r}"
             )
         options["classes"] = classes

@@ -5,9 +5,8 @@ import dataclasses
 import tensorflow as tf
 
 from keras_vit.core.arguments import as_pair, check_choice, grid_size
-from keras_vit.core.choices import TARGETS
+from keras_vit.core.choices import COLOR_LEVELS, TARGETS
 from keras_vit.data.dataset import Dataset
-from keras_vit.data.images.colors import encode_colors
 
 # Rows and columns of a downsized patch.
 CELLS = 4
@@ -135,3 +134,22 @@ def _make_targets(images, grid, patch_size, target):
         return tf.reshape(patches, (-1, num_patches, num_cells * 3))
     colors = encode_colors(tf.reshape(patches, (-1, num_patches, num_cells, 3)))
     return colors[..., 0] if target == "mean_colour" else colors
+
+
+def encode_colors(colors):
+    """Return the classes of colors.
+
+    Args:
+        colors: float tensor `(..., 3)` in [-1, 1].
+
+    Returns:
+        An int32 tensor `(...)` with values from 0 to 511: red counts 64, green 8 and blue 1.
+
+    Example:
+    >>> from keras_vit.data.masked_patches import encode_colors
+    >>> encode_colors([[-1.0, -1.0, -1.0], [1.0, -1.0, -0.7]]).numpy()
+    array([  0, 449], dtype=int32)
+    """
+    levels = tf.cast((tf.convert_to_tensor(colors) + 1) * (COLOR_LEVELS / 2), tf.int32)
+    levels = tf.clip_by_value(levels, 0, COLOR_LEVELS - 1)
+    return tf.reduce_sum(levels * (COLOR_LEVELS**2, COLOR_LEVELS, 1), axis=-1)

@@ -37,17 +37,12 @@ class Skipped:
         with self._lock:
             return dict(sorted(self._reasons.items()))
 
-    @property
-    def ids(self):
-        """The sorted ids of the images."""
-        return [*self.reasons]
-
     def __len__(self):
         return len(self._reasons)
 
     def __str__(self):
         # A source of features is without the images that had none.
-        missing = len(self) - len(self._source.find_numbers(self.ids))
+        missing = len(self) - len(self._source.find_numbers(self.reasons))
         total = self._source.num_examples + missing
         shown = name_some([f"{id} ({reason})" for id, reason in self.reasons.items()], _SHOWN)
         return f"{len(self)} of {total} images were skipped: {shown}"

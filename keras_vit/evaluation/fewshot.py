@@ -318,7 +318,7 @@ class FewshotAccuracy:
         options |= self._options
         train, test = (load(self.data, split, **options) for split in ("train", "test"))
         labels, source = _labels(train), train.info.dataset.source
-        skipped = source.find_numbers(train.info.skipped.ids)
+        skipped = source.find_numbers(train.info.skipped.reasons)
         numbers = source.numbers[~np.isin(source.numbers, skipped)]
         choices = _all_choices(labels, self._num_classes, self.shots, self.seeds)
         kept = np.unique(np.concatenate(list(choices.values())))

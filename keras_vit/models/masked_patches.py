@@ -3,13 +3,12 @@
 import keras
 
 from keras_vit.core.arguments import check_choice
-from keras_vit.core.choices import TARGETS
+from keras_vit.core.choices import COLOR_LEVELS, TARGETS
 from keras_vit.layers import CorruptPatches, PatchEmbedding
 from keras_vit.models.model import options_of
 from keras_vit.models.parts import BLOCKS, token_grid, token_stride
 
-# 3 bits per channel, as in `keras_vit.data.images.colors`.
-NUM_COLOURS = 512
+NUM_COLOURS = COLOR_LEVELS**3
 # Rows and columns of a downsized patch.
 CELLS = 4
 # Layers after the patch tokens in the models of this package.

@@ -64,7 +64,7 @@ def test_a_stopped_run_goes_on_though_images_are_broken(tmp_path):
     whole = list(dataset.take(23).as_numpy_iterator())
     stopped = load(**{**DIGITS, **options})
     list(stopped.take(15).as_numpy_iterator())
-    resumed = dataset.info.dataset.from_step(15, stopped.info.skipped.ids).batches()
+    resumed = dataset.info.dataset.from_step(15, list(stopped.info.skipped.reasons)).batches()
     assert len(stopped.info.skipped) > 3
     assert_same(list(resumed.take(8).as_numpy_iterator()), whole[15:])
 
@@ -131,7 +131,7 @@ def test_what_is_known_of_a_dataset_stays_with_its_info(tmp_path):
     changed = dataset.map(lambda images, labels: (-images, labels)).unbatch().take(20).prefetch(2)
     assert not hasattr(changed, "class_names")
     assert len(list(changed)) == 11
-    assert dataset.info.skipped.ids == ["portrait/003.png"]
+    assert list(dataset.info.skipped.reasons) == ["portrait/003.png"]
 
 
 def test_a_dataset_is_changed_by_its_fields(tmp_path):
@@ -192,7 +192,7 @@ def test_one_hot_labels():
         ({"shard": (2, 2)}, r"`shard` must be .*shard=\(2, 2\)"),
         ({"fraction": 0}, "`fraction` must be a share, .*fraction=0"),
         ({"fraction": 1e-5}, "There must be an image that can be decoded"),
-        ({"exclude": [f"digits#{n}" for n in range(1797)]}, "`exclude` must leave an image"),
+        ({"exclude": [f"digits#{n}" for n in range(1797)]}, "There must be an image"),
     ],
 )
 def test_wrong_argument(options, message):

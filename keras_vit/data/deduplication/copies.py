@@ -75,12 +75,6 @@ class Duplicates:
         """Ids of the images to leave out."""
         return [pair.train_id for pair in self.pairs]
 
-    def __len__(self):
-        return len(self.pairs)
-
-    def __iter__(self):
-        return iter(self.pairs)
-
 
 def find_duplicates(
     train: Source | HashParts, test: Source | Sequence[Source], max_distance: int = MAX_DISTANCE
@@ -116,8 +110,6 @@ def find_duplicates(
     """
     check_distance(max_distance)
     tests = [test] if isinstance(test, Source) else list(test)
-    if not tests:
-        raise ValueError("`test` must be one or more test sets. Received: none")
     hashed = [hash_images(source, all_views=True, name="test") for source in tests]
     skipped, blank = ([hashes.ids(getattr(hashes, name)) for hashes in hashed] for name in _LEFT)
     matcher = Matcher(hashed, max_distance)
@@ -134,7 +126,7 @@ def find_duplicates(
     )
     logging.getLogger("keras_vit").info(
         "%d duplicates; %d images were skipped because they cannot be decoded, %d are blank",
-        *(len(found), len(found.skipped), len(found.blank)),
+        *(len(found.pairs), len(found.skipped), len(found.blank)),
     )
     return found
 
@@ -227,12 +219,6 @@ class Groups:
         """Ids of the images to leave out: all but the first of each group."""
         return [id for group in self.groups for id in group[1:]]
 
-    def __len__(self):
-        return len(self.groups)
-
-    def __iter__(self):
-        return iter(self.groups)
-
 
 def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
     """Find groups of images of one set that are copies of each other, by a chain of copies.
@@ -252,8 +238,8 @@ def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
     Example:
     >>> from keras_vit.data.loading import find_source
     >>> digits = find_source("digits", "test", classes=["1", "7"])
-    >>> len(find_groups(digits, max_distance=0))
-    0
+    >>> find_groups(digits, max_distance=0).groups
+    ()
     """
     check_distance(max_distance)
     hashes = hash_images(source, all_views=True)

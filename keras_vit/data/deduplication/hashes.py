@@ -13,7 +13,6 @@ import tensorflow as tf
 import tqdm
 from PIL import Image
 
-from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import differences, read_npz, replacing
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.base import Source
@@ -167,7 +166,6 @@ class HashParts:
     def __init__(
         self, source: Source, directory: str | os.PathLike, data: str, part_size: int = 5000
     ) -> None:
-        check_integer("part_size", part_size, 1)
         self.source, self.part_size = source, part_size
         self.directory = pathlib.Path(directory).expanduser()
         # `Source.some` takes sorted numbers; those of a large set are not copied for nothing.

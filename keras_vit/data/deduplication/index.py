@@ -60,22 +60,17 @@ class HashIndex:
             `(indices, distances)`, int64 arrays `(queries,)`: the index of the first of the nearest
             hashes and its distance; both are -1 if none is near enough.
         """
-        queries, _, inverse = _distinct(queries)
+        # Equal hashes are looked up once.
+        rows = np.ascontiguousarray(queries).view(np.dtype((np.void, 2 * WORDS))).ravel()
+        _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
         none = np.iinfo("int64").max
         # Distance and index in one number, so that the minimum is the nearest.
-        best = np.full(len(queries), none)
-        for query, found, distances in self.near(queries):
+        best = np.full(len(first), none)
+        for query, found, distances in self.near(queries[first]):
             np.minimum.at(best, query, distances.astype("int64") << 40 | found)
         best = best[inverse]
         is_found = best != none
         return np.where(is_found, best & (2**40 - 1), -1), np.where(is_found, best >> 40, -1)
-
-
-def _distinct(hashes):
-    """Return the distinct hashes, the first index of each, and the inverse indices."""
-    rows = np.ascontiguousarray(hashes).view(np.dtype((np.void, 2 * WORDS))).ravel()
-    _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
-    return hashes[first], first, inverse
 
 
 def _radii(max_distance):

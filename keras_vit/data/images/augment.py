@@ -50,13 +50,9 @@ class Draws(keras.random.SeedGenerator):
         self._seed, self._count = seed, 0
 
     def next(self, ordered=True):
-        """Return the seed of the next draw, for layers of Keras."""
+        """Return the seed of the next draw."""
         self._count += 1
         return tf.random.experimental.stateless_fold_in(self._seed, self._count)
-
-    def uniform(self, shape, minval=0, maxval=1, dtype=tf.float32):
-        """Return the next uniform numbers."""
-        return tf.random.stateless_uniform(shape, self.next(), minval, maxval, dtype)
 
 
 def rand_augment(layers, magnitude):
@@ -191,7 +187,7 @@ def mixing(augmentation):
     @tf.function
     def mix(images, labels, seed):
         draws.begin(seed)
-        choice = draws.uniform((), maxval=len(layers), dtype=tf.int32)
+        choice = tf.random.stateless_uniform((), draws.next(), 0, len(layers), tf.int32)
         data = {"images": images, "labels": labels}
         branches = [lambda one=one: one(dict(data), training=True) for one in layers]
         mixed = tf.switch_case(choice, branches)

@@ -1,7 +1,8 @@
 """Decode image files to RGB pixels, as TensorFlow functions.
 
-Each works the same eagerly, inside `Dataset.map` and in an exported graph. Files that cannot be
-decoded raise `tf.errors.InvalidArgumentError`.
+Each works the same eagerly and inside `Dataset.map`. Functions that call Pillow cannot be exported:
+an exported graph has `decode_in_graph`, without GIF, BMP and EXIF. Files that cannot be decoded
+raise `tf.errors.InvalidArgumentError`.
 """
 
 import functools
@@ -208,18 +209,20 @@ def check_size(size):
         return tf.identity(size)
 
 
-def cut_border(image, width):
-    """Return a decoded image without `width` pixels on each side.
+def cut_and_scale(image, border, scale):
+    """Return a decoded image without `border` pixels on each side, its values times `scale`.
 
     Raises:
         tf.errors.InvalidArgumentError: if nothing would be left.
     """
-    if not width:
-        return image
-    size = tf.shape(image)[:2]
-    message = f"An image must be larger than its border of {width} pixels, its height and width are"
-    with tf.control_dependencies([require(tf.reduce_all(size > 2 * width), message, size)]):
-        return tf.identity(image)[width:-width, width:-width]
+    if border:
+        size = tf.shape(image)[:2]
+        rule = (
+            f"An image must be larger than its border of {border} pixels, its height and width are"
+        )
+        with tf.control_dependencies([require(tf.reduce_all(size > 2 * border), rule, size)]):
+            image = tf.identity(image)[border:-border, border:-border]
+    return image if scale == 1 else image * tf.cast(scale, image.dtype)
 
 
 def read_orientation(encoded):

@@ -1,7 +1,8 @@
 """The preprocessing of the original: functions of one image.
 
-Each takes pixels in [0, 255] and works the same eagerly, inside `Dataset.map` and in an exported
-graph. Random functions take a seed, an int tensor of shape `(2,)`, that determines the result.
+Each takes pixels in [0, 255] and works the same eagerly and inside `Dataset.map`; an exported graph
+can have those that do not decode. Random functions take a seed, an int tensor of shape `(2,)`, that
+determines the result.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ from keras_vit.core.images import WHOLE_IMAGE
 from keras_vit.data.images import augment
 from keras_vit.data.images.decoding import (
     check_size,
-    cut_border,
+    cut_and_scale,
     decode,
     decode_function,
     decode_jpeg_part,
@@ -96,9 +97,9 @@ class ImageMaker:
         is_decoded_in_part = settings.min_crop_area is not None and not settings.upright
         if is_decoded_in_part and not self.border:
             part = inception_crop(encoded, seed, settings.min_crop_area)
-            return resize(self._scaled(part), self.image_size)
-        image = cut_border(decode_function(encoded, settings.image_spec.antialias), self.border)
-        image = self._scaled(image)
+            return resize(cut_and_scale(part, 0, self.scale), self.image_size)
+        image = decode_function(encoded, settings.image_spec.antialias)
+        image = cut_and_scale(image, self.border, self.scale)
         if settings.upright:
             image = turn_upright(image, read_orientation(encoded))
         if settings.min_crop_area is not None:
@@ -110,9 +111,6 @@ class ImageMaker:
             small = resize_small(image, settings.central_crop_from)
             return central_crop(small, self.image_size)
         return resize_as(image, self.image_size, settings.image_spec)
-
-    def _scaled(self, pixels):
-        return pixels if self.scale == 1 else pixels * tf.cast(self.scale, pixels.dtype)
 
     def _flip(self, image, seed):
         is_always = self.preprocessing.flip == "always"

@@ -14,7 +14,7 @@ from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
 from keras_vit.data.inputs.rows import ImageRows, parquet_rows, rows_of
 from keras_vit.data.loading import find_every, find_source
-from keras_vit.data.sources.folder import list_images
+from keras_vit.data.sources.folder import id_of, list_images
 from keras_vit.data.sources.kinds import absolute_name, find_kind
 from keras_vit.data.sources.paper import DATASETS
 
@@ -118,7 +118,7 @@ def _image_files(names):
                 continue
             found, others = list_images(path)
             paths += found
-            ids += [_below(each, path) if is_only else each for each in found]
+            ids += [id_of(each, path) if is_only else each for each in found]
             left_out += others
 
     def read(start, stop):
@@ -128,10 +128,6 @@ def _image_files(names):
         return data_digest((), zip(ids, map(pathlib.Path, paths), strict=True), len(paths))
 
     return ImageRows(len(paths), ids.__getitem__, read, digest, left_out=left_out)
-
-
-def _below(path, folder):
-    return pathlib.Path(path).relative_to(folder).as_posix()
 
 
 def check_existing(names):

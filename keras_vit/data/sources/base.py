@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import hashlib
+import logging
 import pathlib
 import unicodedata
 from collections.abc import Callable
@@ -11,10 +12,9 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.core.class_names import check_class_names
 from keras_vit.core.text import name_some
 from keras_vit.data.digest import data_digest
-from keras_vit.data.images.decoding import cut_border
+from keras_vit.data.images.decoding import cut_and_scale
 
 # As in `vit_jax/configs/common.py`. The buffer holds encoded images.
 SHUFFLE_BUFFER = 50_000
@@ -25,10 +25,6 @@ _LAST_SHIFT = 31
 SEPARATOR = "\0"
 # Examples that are fetched at once for their digest.
 _BATCH_SIZE = 1024
-
-
-def _is_read(payload):
-    return payload
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +64,7 @@ class Source:
     class_names: tuple[str, ...]
     numbers: np.ndarray
     find_id: Callable[[int], str]
-    read: Callable = _is_read
+    read: Callable = tf.identity
     shuffle_buffer: int = SHUFFLE_BUFFER
     scale: int = 1
     border: int = 0
@@ -120,10 +116,15 @@ class Source:
             num_parallel_calls=tf.data.AUTOTUNE,
         )
 
+    def holding(self, examples, **changes):
+        """Return a `Source` of other payloads, which are the bytes and no longer paths."""
+        return dataclasses.replace(
+            self, examples=examples, read=tf.identity, path_of=None, near=None, take=None, **changes
+        )
+
     def pixels(self, image):
         """Return a decoded image, a uint8 tensor, with its scale and without its border."""
-        image = cut_border(image, self.border)
-        return image if self.scale == 1 else image * tf.cast(self.scale, image.dtype)
+        return cut_and_scale(image, self.border, self.scale)
 
     def some(self, numbers):
         """Return a dataset of the examples with some numbers, in any order.
@@ -234,6 +235,12 @@ def _hash_numbers(numbers):
     return numbers ^ numbers >> np.uint64(_LAST_SHIFT)
 
 
+@functools.cache
+def log_once(level, text):
+    """Log a line once per process, as several workers and splits find the same dataset."""
+    logging.getLogger("keras_vit").log(level, "%s", text)
+
+
 def ids_in_parts(names, starts):
     """Return the function from the number of an example to `NAME#POSITION`, the id in its part.
 
@@ -309,8 +316,7 @@ def take_classes(labels, class_names, classes):
         are not kept have a meaningless one), and the names in the dataset's order.
 
     Raises:
-        ValueError: if `classes` is no list of names, a class is unknown or comes twice, or there
-            are fewer than two.
+        ValueError: if `classes` is no list of names, or a class is unknown.
     """
     given = [] if isinstance(classes, str) or not np.iterable(classes) else list(classes)
     if not given or any(name not in class_names for name in given):
@@ -318,7 +324,6 @@ def take_classes(labels, class_names, classes):
             f"`classes` must be among {', '.join(class_names)}, as a list of such names. "
             f"Received: classes={classes!r}"
         )
-    check_class_names(tuple(given), "`classes`")
     kept = np.array(sorted(class_names.index(name) for name in given))
     return np.isin(labels, kept), np.searchsorted(kept, labels), [class_names[i] for i in kept]
 

@@ -48,16 +48,8 @@ def feature_source(source, features, labels, skipped):
     """
     numbers = source.numbers[~np.isin(source.numbers, source.find_numbers(skipped))]
     payloads = np.array([row.tobytes() for row in features.astype("float32")], dtype=object)
-    return dataclasses.replace(
-        source,
-        examples=tf.data.Dataset.from_tensor_slices((numbers, payloads, labels)),
-        numbers=numbers,
-        read=lambda payload: payload,
-        path_of=None,
-        near=None,
-        take=None,
-        shuffle_buffer=max(len(numbers), 1),
-    )
+    examples = tf.data.Dataset.from_tensor_slices((numbers, payloads, labels))
+    return source.holding(examples, numbers=numbers, shuffle_buffer=max(len(numbers), 1))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,12 +16,10 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import exclusive_lock, replacing
 from keras_vit.core.text import printable
 from keras_vit.data.images.decoding import looks_decodable, other_format
-from keras_vit.data.logging import log_once
-from keras_vit.data.sources.base import from_arrays, take_classes
+from keras_vit.data.sources.base import from_arrays, log_once, take_classes
 from keras_vit.data.sources.splits import (
     SPLIT_NAMES,
     SPLITS,
@@ -62,8 +60,7 @@ def folder(path, split, classes=None, shard=(0, 1)):
     left_out = _count_others(root, given)
     given = given or {"train": root}
     find_parts(split, given)
-    names = _class_folders(given["train"])
-    check_class_names(names, f"The folders of classes in {str(given['train'])!r}")
+    names = _folders(given["train"])
     _check_no_splits_in_classes(given["train"], names)
     _warn_of_other_divisions(root, _shares(given, "train"))
     if given["train"] != root and len(given) < len(SPLITS):
@@ -72,7 +69,7 @@ def folder(path, split, classes=None, shard=(0, 1)):
     paths, labels = [], []
     for name, place in given.items():
         listed = {}
-        if unknown := sorted(set(_class_folders(place)) - set(names)):
+        if unknown := sorted(set(_folders(place)) - set(names)):
             raise ValueError(
                 f"The classes in {str(place)!r} must be those of `train`. Received: {unknown}"
             )
@@ -83,7 +80,7 @@ def folder(path, split, classes=None, shard=(0, 1)):
                     "Every class must have images: add some to its folder, or remove it. Received: "
                     f"{str(below)!r}, which has none. {describe_left_out(others)}".rstrip()
                 )
-            listed[_id_of(below, root)] = [_id_of(path, root) for path in found]
+            listed[id_of(below, root)] = [id_of(path, root) for path in found]
             left_out.update(others)
         for label, ids in enumerate(choose(root, given, name, listed, split).values()):
             paths += [str(root / id) for id in ids]
@@ -108,7 +105,7 @@ def files_source(root, split, paths, labels, names, shard, classes=None, **optio
         np.array(paths),
         labels,
         names,
-        find_id=lambda number: _id_of(paths[number], root),
+        find_id=lambda number: id_of(paths[number], root),
         part=slice(shard[0], None, shard[1]),
         read=tf.io.read_file,
         path_of=lambda number: paths[number],
@@ -116,7 +113,8 @@ def files_source(root, split, paths, labels, names, shard, classes=None, **optio
     )
 
 
-def _id_of(path, root):
+def id_of(path, root):
+    """Return the path of a file relative to a folder, in POSIX form."""
     return pathlib.Path(path).relative_to(root).as_posix()
 
 
@@ -145,17 +143,6 @@ def _is_named_as(name, split):
 def _folders(folder, is_hidden=False):
     names = (entry.name for entry in folder.iterdir() if entry.is_dir())
     return sorted(name for name in names if name.startswith(".") == is_hidden)
-
-
-def _class_folders(folder):
-    """Return the sorted names of the folders in a folder, which are the classes."""
-    names = _folders(folder)
-    if not names:
-        raise ValueError(
-            "A folder of images must have one folder for each class, as in "
-            f"`{folder}/CLASS/picture.jpg`. Received: {str(folder)!r}, which has none"
-        )
-    return names
 
 
 def _count_others(root, given):

@@ -21,9 +21,7 @@ class SourceKind:
         takes: arguments of `find_source` that the function takes, too: `classes` or `data_dir`.
         placeholder: the part after the colon in help and errors; `None` for no such part.
         is_path: whether the part after the colon is a path. Then it is made absolute in records,
-            `train` reports left-out files and copies of images in two splits, and `evaluate` and
-            `deduplicate` report the size of a divided split.
-        is_digested: whether studies record a digest of the images, to detect changes.
+            and `evaluate` and `deduplicate` report the size of a split that is divided.
         splits: names of the splits that there can be.
     """
 
@@ -32,7 +30,6 @@ class SourceKind:
     takes: tuple[str, ...] = ()
     placeholder: str | None = None
     is_path: bool = False
-    is_digested: bool = True
     splits: tuple[str, ...] = SPLITS
 
     @property
@@ -52,10 +49,7 @@ _ROWS = (
     SourceKind("digits", "digits:digits", ("classes",)),
     SourceKind("folder", "folder:folder", ("classes",), "PATH", is_path=True),
     SourceKind("csv", "csv_file:csv_file", ("classes",), "PATH", is_path=True),
-    # They have versions, and may be too large to be read.
-    SourceKind(
-        "tfds", "tfds:tensorflow_dataset", ("data_dir",), "NAME[:CONFIG]", is_digested=False
-    ),
+    SourceKind("tfds", "tfds:tensorflow_dataset", ("data_dir",), "NAME[:CONFIG]"),
     SourceKind("tfrecord", "records:records", (), "PATTERN", is_path=True),
     SourceKind("tfrecord-lists", "records:lists", (), "PATTERN", is_path=True),
     SourceKind("masks", "masks:masks", (), "DIR", is_path=True),
@@ -87,17 +81,6 @@ def find_kind(name):
     kind = KINDS.get(first)
     is_complete = kind is not None and (bool(argument) if kind.placeholder else not colon)
     return (kind if is_complete else None), argument
-
-
-def names_with(option):
-    """Return the names of the kinds with an option, for help and errors.
-
-    Example:
-    >>> from keras_vit.data.sources.kinds import names_with
-    >>> names_with("data_dir")
-    '`tfds:NAME[:CONFIG]`'
-    """
-    return " or ".join(f"`{row.pattern}`" for row in KINDS.values() if option in row.takes)
 
 
 def has_path(name):

@@ -11,14 +11,13 @@ import PIL.Image
 import tensorflow as tf
 
 from keras_vit.core.choices import IGNORED
-from keras_vit.core.class_names import check_class_names
 from keras_vit.core.text import name_some
 from keras_vit.data.images.decoding import decode_function, explain
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.scaling import scale_pixels
 from keras_vit.data.images.transforms import ImageMaker, inception_crop_of, resize
 from keras_vit.data.sources.base import SEPARATOR, from_arrays
-from keras_vit.data.sources.folder import choose, find_splits, list_images
+from keras_vit.data.sources.folder import choose, find_splits, id_of, list_images
 
 IMAGES, MASKS, CLASSES = "images", "masks", "classes.txt"
 # Modes of Pillow in which a pixel is one number.
@@ -46,7 +45,7 @@ def masks(path, split, shard=(0, 1)):
         ValueError: if the folder does not have this layout, or an image has no mask.
     """
     root = pathlib.Path(path).expanduser()
-    names = check_class_names((root / CLASSES).read_text("utf-8-sig").splitlines(), CLASSES)
+    names = (root / CLASSES).read_text("utf-8-sig").splitlines()
     if len(names) > IGNORED:
         raise ValueError(
             f"`{CLASSES}` must have at most {IGNORED} names, as pixels of the value {IGNORED} have "
@@ -62,14 +61,10 @@ def masks(path, split, shard=(0, 1)):
     for name, folder in given.items():
         listed, ignored = list_images(folder / IMAGES)
         left_out += ignored
-        ids = [pathlib.Path(image).relative_to(root).as_posix() for image in listed]
-        place = (folder / IMAGES).relative_to(root).as_posix()
+        ids = [id_of(image, root) for image in listed]
+        place = id_of(folder / IMAGES, root)
         (ids,) = choose(root, given, name, {place: ids}, split).values()
         pairs += [(str(root / id), _mask_of(root / id, folder)) for id in ids]
-    if not pairs:
-        raise ValueError(
-            f"`masks:DIR` must have images in the split. Received: {str(root)!r}, split={split!r}"
-        )
     counts = collections.Counter(mask for _, mask in pairs)
     if wrong := [i for i, mask in pairs if counts[mask] > 1 or not pathlib.Path(mask).is_file()]:
         raise ValueError(
@@ -80,7 +75,7 @@ def masks(path, split, shard=(0, 1)):
         np.array([SEPARATOR.join(pair) for pair in pairs]),
         np.zeros(len(pairs), "int32"),
         names,
-        find_id=lambda number: pathlib.Path(pairs[number][0]).relative_to(root).as_posix(),
+        find_id=lambda number: id_of(pairs[number][0], root),
         part=slice(shard[0], None, shard[1]),
         read=_read,
         path_of=lambda number: pairs[number][0],

@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_vit.core.imagenet import imagenet_class_names
 from keras_vit.core.text import name_some
-from keras_vit.data.logging import log_once
+from keras_vit.data.sources.base import log_once
 from keras_vit.data.sources.folder import files_source, list_images
 from keras_vit.data.sources.splits import split_names
 

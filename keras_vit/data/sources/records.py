@@ -15,12 +15,10 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import replacing
 from keras_vit.data.digest import scan_records
 from keras_vit.data.images.decoding import decode
-from keras_vit.data.logging import log_once
-from keras_vit.data.sources.base import Source, ids_in_parts, multi_hot
+from keras_vit.data.sources.base import Source, ids_in_parts, log_once, multi_hot
 from keras_vit.data.sources.folder import short_names
 from keras_vit.data.sources.splits import SPLIT_NAMES, SPLITS, describe_parts, find_parts
 
@@ -271,7 +269,7 @@ def write_records(
     """
     folder = pathlib.Path(folder).expanduser()
     labels = "".join(f"{name}\n" for name in source.class_names)
-    _check(source, num_files, folder, split, labels)
+    _check(source, folder, split, labels)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{split}-{i:05d}-of-{num_files:05d}.tfrecord" for i in range(num_files)]
     with contextlib.ExitStack() as stack:
@@ -310,9 +308,8 @@ def _write(source, paths):
         )
 
 
-def _check(source, num_files, folder, split, text):
+def _check(source, folder, split, text):
     """Raise `ValueError` if records would replace others, or would be read with other labels."""
-    check_integer("num_files", num_files, minimum=1)
     _, _, label = source.examples.element_spec
     if source.scale != 1 or source.border or label.shape.rank != 0:
         raise ValueError(

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 
+from keras_vit.core.choices import COLOR_LEVELS
 from keras_vit.core.pixels import check_images
-from keras_vit.data.images.colors import decode_colors
 from keras_vit.inspection.figures.drawing import check_matplotlib, new_figure, save_figure
 from keras_vit.models.masked_patches import CELLS, NUM_COLOURS
 from keras_vit.models.parts import token_grid
@@ -100,3 +100,23 @@ def _join(patches, grid):
     batch_size, _, height, width, channels = patches.shape
     tiles = patches.reshape(batch_size, *grid, height, width, channels).swapaxes(2, 3)
     return tiles.reshape(batch_size, grid[0] * height, grid[1] * width, channels)
+
+
+def decode_colors(classes):
+    """Return the colors in the middle of classes.
+
+    Args:
+        classes: int array `(...)` with values from 0 to 511, as of
+            `keras_vit.data.masked_patches.encode_colors`.
+
+    Returns:
+        A float32 array `(..., 3)` in [-1, 1].
+
+    Example:
+    >>> from keras_vit.inspection.figures.masked_patches import decode_colors
+    >>> decode_colors([0, 449])
+    array([[-0.875, -0.875, -0.875],
+           [ 0.875, -0.875, -0.625]], dtype=float32)
+    """
+    levels = np.stack(np.unravel_index(classes, (COLOR_LEVELS,) * 3), axis=-1)
+    return ((levels + 0.5) * (2 / COLOR_LEVELS) - 1).astype("float32")

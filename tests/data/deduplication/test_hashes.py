@@ -34,7 +34,7 @@ def every(root, name):
 def test_shards_together_give_what_one_piece_gives(root, tmp_path):
     train, test = every(root, "train"), every(root, "test")
     expected = find_duplicates(train, test)
-    assert len(expected) >= 2
+    assert len(expected.pairs) >= 2
     assert expected.blank == ("china/black.png",)
     assert expected.skipped == ("flower/broken.jpg",)
     for shard in range(3):
@@ -107,8 +107,6 @@ def test_parts_of_other_images_are_refused(root, tmp_path):
     ):
         with pytest.raises(ValueError, match=f"`hashes` must be a new directory, .*: {message}$"):
             HashParts(source, tmp_path / "hashes", data, part_size)
-    with pytest.raises(ValueError, match="`part_size` must be"):
-        HashParts(train, tmp_path / "new", "photos", part_size=0)
 
 
 @pytest.mark.slow

@@ -70,16 +70,6 @@ def test_wrong_preprocessing(options, message):
         load(**DIGITS, **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "nearest"),
-    [
-        ("flipp", "flip"),
-        ("seeds", "seed"),
-        ("one_hots", "one_hot"),
-        # The name in timm.
-        ("img_size", "image_size"),
-    ],
-)
-def test_an_unknown_argument_has_a_nearest_one(name, nearest):
-    with pytest.raises(TypeError, match=f"nearest one is `{nearest}`. Received: {name}=1"):
-        load(**DIGITS, **{name: 1})
+def test_an_unknown_argument_is_refused():
+    with pytest.raises(TypeError, match="'flipp'"):
+        load(**DIGITS, flipp=True)

@@ -54,5 +54,5 @@ def test_classes():
     [(("1",), ".* at least two"), (("1", "1"), "differ by more than case"), ((), "be among")],
 )
 def test_two_classes_at_least_are_chosen(classes, message):
-    with pytest.raises(ValueError, match=f"`classes` must {message}"):
+    with pytest.raises(ValueError, match=message):
         find_source("digits", "train", classes=classes)

@@ -147,7 +147,7 @@ def test_broken_and_wrongly_labelled_records(tmp_path):
     write_raw(tmp_path / "wrong.tfrecord", wrong)
     dataset = load(f"tfrecord:{tmp_path}/good*", "train+validation+test", 4, 2)
     assert sum(len(labels) for _, labels in dataset.as_numpy_iterator()) == 4
-    assert dataset.info.skipped.ids[:2] == ["good.tfrecord#1", "good.tfrecord#10"]
+    assert list(dataset.info.skipped.reasons)[:2] == ["good.tfrecord#1", "good.tfrecord#10"]
     dataset = load(f"tfrecord:{tmp_path}/wrong*", "train", 4, 2)
     message = r"A label must be from 0 to 1.*Received: label=2 of wrong.tfrecord#1"
     with pytest.raises(ValueError, match=message), explaining_errors(dataset):
@@ -167,7 +167,7 @@ def test_records_without_one_image_are_skipped(tmp_path):
     wrong = [as_example(image=[PNG, PNG], label=[0]), as_example(label=[0])]
     labels, dataset = read_all(write_raw(tmp_path / "a.tfrecord", [*GOOD, *wrong]))
     assert len(labels) == 12
-    assert dataset.info.skipped.ids == ["a.tfrecord#12", "a.tfrecord#13"]
+    assert list(dataset.info.skipped.reasons) == ["a.tfrecord#12", "a.tfrecord#13"]
     assert dataset.info.num_examples == 14
 
 

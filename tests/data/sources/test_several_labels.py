@@ -114,7 +114,7 @@ def test_a_missing_image_is_skipped_and_named(tmp_path):
     name = write_csv(tmp_path, [*LINES, "a/10.png,low"])
     dataset = load(name, ALL, 8, 4)
     assert sum(len(labels) for _, labels in dataset.as_numpy_iterator()) == 10
-    assert dataset.info.skipped.ids == ["a/10.png"]
+    assert list(dataset.info.skipped.reasons) == ["a/10.png"]
     assert "No such file" in dataset.info.skipped.reasons["a/10.png"]
 
 

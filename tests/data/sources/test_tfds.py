@@ -109,7 +109,7 @@ def test_splits_classes_and_sizes(data_dir):
 def test_a_broken_example_is_named_by_its_place(data_dir):
     dataset = load("tfds:photos:small", "train+validation", 8, 5, data_dir=data_dir)
     seen = sum(len(labels) for _, labels in dataset.as_numpy_iterator())
-    (id,) = dataset.info.skipped.ids
+    (id,) = dataset.info.skipped.reasons
     assert seen == dataset.info.num_examples - 1 == 59
     place = int(id.removeprefix("train#"))
     decoders = {"image": tfds.decode.SkipDecoding()}
