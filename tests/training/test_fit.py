@@ -167,8 +167,7 @@ def test_a_validation_loss_that_is_not_finite(tmp_path):
     recipe = small_recipe(learning_rate=1e38, clip_norm=None, steps=1, warmup_steps=0)
     with pytest.raises(NotFiniteError, match="must stay finite.*val_loss="):
         small_fit(tmp_path / "run", recipe)
-    assert not (tmp_path / "run" / "last.keras").exists()
-    assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["val_loss"] is None
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
