@@ -278,10 +278,10 @@ class _Reading:
         return numbered.filter(lambda position, example: position != last)
 
     def _make_images(self, positions, examples):
-        """Return a dataset of the images of a chunk that can be decoded, and one that is empty.
+        """Return a dataset of the examples of a chunk that have an image, and of the chunk's end.
 
-        TensorFlow drops an element that raises an error: it says which by the places that are
-        missing. Each element has the place of the one before it.
+        TensorFlow drops an element that raises an error, so that its place is missing. Each element
+        has the broken examples between the place before it and its own.
         """
         numbers, payloads, labels = examples
         shape, count = self.dataset.maker.shape, tf.size(positions, tf.int64)
