@@ -5,7 +5,8 @@ import tensorflow as tf
 
 def count_images(dataset):
     """Return the number of images that a dataset yields: those that can be decoded."""
-    return sum(len(images) for images, *_ in dataset)
+    # Inputs may be a dictionary.
+    return sum(len(targets) for _, targets, *_ in dataset)
 
 
 def pad(dataset, batch_size, num_batches, weight=1.0):
