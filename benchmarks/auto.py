@@ -24,6 +24,7 @@ import numpy as np
 import keras_vit
 from keras_vit.evaluation.classification import predictions
 from keras_vit.training import RECIPES, train
+from keras_vit.training.recipes import find_recipe
 
 PRETRAINED = ("airplane", "bird", "deer", "frog", "ship")
 OTHERS = ("automobile", "cat", "dog", "horse", "truck")
@@ -82,9 +83,7 @@ def one_seed(cifar10, workdir, pretrained, seed):
     subprocess.run([sys.executable, "-m", "keras_vit", *map(str, command)], check=True)
     minutes = (time.perf_counter() - start) / 60
     # The same recipe from random weights, at the learning rate for them.
-    recipe = json.loads((run / "run.json").read_text())["recipe"]
-    lists = {name: tuple(value) for name, value in recipe.items() if isinstance(value, list)}
-    recipe = keras_vit.training.Recipe(**{**recipe, **lists})
+    recipe = find_recipe(json.loads((run / "run.json").read_text())["recipe"])
     scratch = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.03}
     keras.utils.set_random_seed(seed)
     model = keras_vit.vision_transformer(**MODEL, num_classes=5, image_size=32)
