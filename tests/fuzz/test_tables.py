@@ -41,6 +41,7 @@ TABLE = b"1.jpg,cat\n2.jpg,dog cat\n"
     )
 )
 @example(contents=TABLE)
+@example(contents=b'1.jpg,"cat')
 def test_tables_of_labels(contents, folder):
     for name in ("1.jpg", "2.jpg"):
         if not (folder / name).exists():

@@ -51,18 +51,24 @@ def csv_file(path, split, classes=None, shard=(0, 1)):
 
 def _read(file):
     """Return a dictionary from the images of a CSV file to the text of their labels."""
-    found = {}
     with file.open(encoding="utf-8-sig", newline="") as stream:
-        for number, row in enumerate(csv.reader(stream, strict=True), 1):
-            image = pathlib.PurePosixPath(row[0].strip() if row else "")
-            is_header = not image.suffix and not (file.parent / image).exists()
-            if not row or (number == 1 and is_header):
-                continue
-            if len(row) != 2 or str(image) in found:
-                raise ValueError(
-                    "`csv:PATH` must have one line for each image: its path, relative to the "
-                    "folder of the file, and its labels, as in `cats/1.jpg,cat outdoors`. "
-                    f"Received: line {number} of {str(file)!r}, {','.join(row)!r}"
-                )
-            found[str(image)] = row[1]
+        try:
+            rows = list(csv.reader(stream, strict=True))
+        except csv.Error as error:
+            raise ValueError(
+                f"A CSV file must have closed quotes. Received: {str(file)!r}, {error}"
+            ) from error
+    found = {}
+    for number, row in enumerate(rows, 1):
+        image = pathlib.PurePosixPath(row[0].strip() if row else "")
+        is_header = not image.suffix and not (file.parent / image).exists()
+        if not row or (number == 1 and is_header):
+            continue
+        if len(row) != 2 or str(image) in found:
+            raise ValueError(
+                "`csv:PATH` must have one line for each image: its path, relative to the "
+                "folder of the file, and its labels, as in `cats/1.jpg,cat outdoors`. "
+                f"Received: line {number} of {str(file)!r}, {','.join(row)!r}"
+            )
+        found[str(image)] = row[1]
     return found
