@@ -17,7 +17,7 @@ import keras
 import tyro
 
 from keras_vit import resnet, vision_transformer
-from keras_vit.cli.tables import markdown_table
+from keras_vit.cli.arguments import markdown_table
 from keras_vit.data import load
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.models.files import load_model

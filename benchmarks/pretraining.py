@@ -14,13 +14,13 @@ import tempfile
 
 import tyro
 
+from keras_vit.cli.arguments import markdown_table
 from keras_vit.cli.quickstart import (
     FINETUNING_CLASSES,
     PRETRAINING_CLASSES,
     accuracy_on_test_split,
     small_vit,
 )
-from keras_vit.cli.tables import markdown_table
 from keras_vit.experiments.sweep import choose_learning_rate
 from keras_vit.models import replace_head, resize
 from keras_vit.training import job

@@ -12,8 +12,9 @@ import re
 from keras_vit.checkpoints import list_checkpoints
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.cli.models import COLUMNS, table_rows
-from keras_vit.cli.tables import markdown_table
+from keras_vit.cli.arguments import markdown_table
+from keras_vit.cli.models import COLUMNS, table_row
+from keras_vit.models.variants import VARIANTS
 from keras_vit.training.recipes import ROWS
 
 WEIGHT_MAPS = """# Weight maps
@@ -182,7 +183,7 @@ def _recipe_row(row):
 
 def model_tables():
     """Return the tables of the models of docs/ and README.md."""
-    rows = list(table_rows(image_size=224, num_classes=1000))
+    rows = list(map(table_row, VARIANTS))
     published = markdown_table(PUBLISHED_COLUMNS, list(_published_rows(rows)))
     return {
         "models.md": [markdown_table(COLUMNS, rows), published, _speeds()],

@@ -8,7 +8,7 @@ import inspect
 import pathlib
 
 import keras_vit
-from keras_vit.cli.tables import markdown_table
+from keras_vit.cli.arguments import markdown_table
 
 ABOUT = {
     "models": "Build models, and change them. [Builders](builders.md) has one function per model.",

@@ -14,7 +14,7 @@ import pytest
 import keras_vit
 from keras_vit.checkpoints import find_checkpoint
 from keras_vit.cli import parse
-from keras_vit.cli.models import study_rows
+from keras_vit.experiments.scaling_study import SCALING_STUDY, count_exaflops
 from keras_vit.training import RECIPES
 from tests.fixtures.images import write_folder
 
@@ -81,8 +81,11 @@ def test_python_of_the_pages(page, photos):
 
 
 def test_the_page_has_the_table_of_the_scaling_study():
-    for name, _, epochs, _, reported, counted, ratio in study_rows():
-        assert f"| {name} | {epochs} | {reported} | {counted} | {ratio} |" in PAGES["studies.md"]
+    for row in SCALING_STUDY:
+        counted = count_exaflops(row)
+        cells = row.name, row.epochs, f"{row.exaflops:,}", f"{counted:,.1f}"
+        line = " | ".join(map(str, (*cells, f"{counted / row.exaflops:.3f}")))
+        assert f"| {line} |" in PAGES["studies.md"]
 
 
 @pytest.mark.slow

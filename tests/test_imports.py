@@ -269,7 +269,6 @@ def test_help_mistakes_and_tables_do_not_import_keras():
         ["mistyped"],
         ["models"],
         ["models", "--flops"],
-        ["models", "--scaling-study"],
         ["study", "paper"],
         *(["study", "paper", "--table", str(number)] for number in range(1, 10)),
         *(["study", "paper", "--figure", str(number)] for number in range(2, 6)),

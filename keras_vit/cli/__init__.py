@@ -1,36 +1,134 @@
 """The command line `keras-vit`: one dataclass per command, whose fields are its flags."""
 
-import contextlib
+import functools
 import importlib.util
-import io
 import logging
+import operator
 import os
 import sys
 import warnings
+from typing import Annotated
 
 import tyro
+from tyro.conf import subcommand
 
-from keras_vit.cli.commands import command_type, with_one_length
-from keras_vit.cli.flags import with_option
-from keras_vit.cli.metavars import OPTIONAL_TYPES
-from keras_vit.cli.mistakes import (
-    check_command,
-    check_recipe,
-    describe_mistake,
-    install_hint,
-    memory_hint,
-)
+from keras_vit.cli.benchmark import Benchmark
+from keras_vit.cli.checkpoints import Checkpoints
+from keras_vit.cli.client import Client
+from keras_vit.cli.convert import Convert
+from keras_vit.cli.data import Data
+from keras_vit.cli.deduplicate import Deduplicate
+from keras_vit.cli.evaluate import Evaluate
+from keras_vit.cli.export import Export
+from keras_vit.cli.fewshot import Fewshot
+from keras_vit.cli.inspect import Inspect
+from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
+from keras_vit.cli.models import Models
+from keras_vit.cli.predict import Predict
+from keras_vit.cli.quickstart import Quickstart
+from keras_vit.cli.resume import Resume
+from keras_vit.cli.search import Search
+from keras_vit.cli.study import Study
+from keras_vit.cli.study_paper import Paper
+from keras_vit.cli.train import Train
+from keras_vit.cli.vtab import Vtab
 from keras_vit.core.process import is_out_of_memory, without_stderr
 from keras_vit.core.text import printable
 from keras_vit.version import __version__
 
+COMMANDS = {
+    "quickstart": Quickstart,
+    "models": Models,
+    "checkpoints": Checkpoints,
+    "convert": Convert,
+    "inspect-checkpoint": InspectCheckpoint,
+    "data": Data,
+    "deduplicate": Deduplicate,
+    "train": Train,
+    "resume": Resume,
+    "evaluate": Evaluate,
+    "fewshot": Fewshot,
+    "study": Study,
+    "study-paper": Paper,
+    "vtab": Vtab,
+    "benchmark": Benchmark,
+    "predict": Predict,
+    "search": Search,
+    "inspect": Inspect,
+    "export": Export,
+    "client": Client,
+}
 _DESCRIPTION = (
     "Vision Transformers for Keras 3. `keras-vit COMMAND --help` shows options and an example, "
-    "`--help-verbose` what each option does, and `keras-vit --version` prints the version. "
-    "Start with `keras-vit quickstart`."
+    "and `keras-vit --version` prints the version. Start with `keras-vit quickstart`."
 )
-# Name of the handler of other libraries' warnings.
-_OTHERS = "keras-vit others"
+
+
+def main(args=None):
+    """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
+    if sys.stderr is None:
+        # It is closed: a file that is opened later would get its number, and what is written to it.
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    if not sys.stderr.isatty():
+        # In a log file, each update of a progress bar is a line; tqdm reads this when it is
+        # imported.
+        os.environ.setdefault("TQDM_MININTERVAL", "10")
+    command = parse(args)
+    show_log()
+    try:
+        if command.needs_keras:
+            import_keras_quietly()
+        command.run()
+    except BrokenPipeError:
+        # The reader of the output stopped reading, as `head` does.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        is_expected = isinstance(error, (ValueError, OSError, ImportError))
+        if command.debug or not (is_expected or is_out_of_memory(error)):
+            raise
+        text = printable(" ".join(str(error).split()))
+        text = f"out of memory: {text:.200}" if is_out_of_memory(error) else text
+        print(f"keras-vit: error: {text}", file=sys.stderr)
+        sys.exit(2)
+
+
+def parse(args=None):
+    """Parse the arguments of a command, by default those of the process."""
+    args = list(sys.argv[1:] if args is None else args)
+    if args == ["--version"]:
+        print(f"keras-vit {__version__}")
+        sys.exit()
+    if args[:2] == ["study", "paper"]:
+        # It trains nothing, and has none of the arguments of the studies.
+        args[:2] = ["study-paper"]
+    # The list of commands has the first line of each, its own help the rest.
+    lines = {name: command.__doc__.partition("\n")[0] for name, command in COMMANDS.items()}
+    types = (
+        Annotated[command, subcommand(name, description=None if name in args else lines[name])]
+        for name, command in COMMANDS.items()
+    )
+    return tyro.cli(
+        functools.reduce(operator.or_, types),
+        prog="keras-vit",
+        description=_DESCRIPTION,
+        args=with_one_length(args),
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.CascadeSubcommandArgs),
+    )
+
+
+def with_one_length(args):
+    """Return arguments in which `--steps` replaces the epochs of a recipe, or `--epochs` its steps.
+
+    A recipe has one of the two, and the other is `None`.
+
+    Example:
+    >>> with_one_length(["train", "finetune", "--epochs", "3"])
+    ['train', 'finetune', '--epochs', '3', '--steps', 'None']
+    """
+    given = {word.partition("=")[0] for word in args} & {"--epochs", "--steps"}
+    if len(given) != 1:
+        return args
+    return [*args, *({"--epochs", "--steps"} - given), "None"]
 
 
 def import_keras_quietly():
@@ -42,18 +140,14 @@ def import_keras_quietly():
         if importlib.util.find_spec("tensorflow"):
             # Under another backend the data would import it later.
             importlib.import_module("tensorflow")
-            logging.getLogger("tensorflow").addFilter(_is_not_of_retracing)
-            logging.getLogger("absl").addFilter(_is_not_of_gradients)
+            # TensorFlow warns every time that models are called in turn, and of SavedModels that
+            # JAX wrote, which have no gradients; no command asks for them.
+            for name, text in (("tensorflow", "retracing"), ("absl", "unsaved custom gradients")):
+                logging.getLogger(name).addFilter(functools.partial(_is_without, text))
 
 
-def _is_not_of_retracing(record):
-    # TensorFlow warns every time that models are called in turn.
-    return "retracing" not in record.getMessage()
-
-
-def _is_not_of_gradients(record):
-    # A SavedModel that JAX wrote has no gradients; no command asks for them.
-    return "unsaved custom gradients" not in record.getMessage()
+def _is_without(text, record):
+    return text not in record.getMessage()
 
 
 class _Printable(logging.Formatter):
@@ -92,71 +186,7 @@ def show_log():
     others.setFormatter(logging.Formatter("%(name)s: %(message)s"))
     others.setLevel(logging.WARNING)
     others.addFilter(lambda record: not record.name.startswith("keras_vit"))
-    others.name = _OTHERS
+    others.name = "keras-vit others"
     root = logging.getLogger()
-    root.handlers[:] = [handler for handler in root.handlers if handler.name != _OTHERS]
+    root.handlers[:] = [handler for handler in root.handlers if handler.name != others.name]
     logging.basicConfig(handlers=[others])
-
-
-def parse(args=None):
-    """Parse the arguments of a command, by default those of the process.
-
-    Tyro's error box is shown as one line.
-    """
-    box, args = io.StringIO(), sys.argv[1:] if args is None else args
-    if args[:2] == ["study", "paper"]:
-        # It trains nothing, and has none of the arguments of the studies.
-        args[:2] = ["study-paper"]
-    if args == ["--version"]:
-        print(f"keras-vit {__version__}")
-        sys.exit()
-    check_command(args)
-    check_recipe(args)
-    args = with_one_length(args)
-    try:
-        with contextlib.redirect_stderr(box):
-            return tyro.cli(
-                command_type(args),
-                prog="keras-vit",
-                description=_DESCRIPTION,
-                args=args,
-                compact_help=True,
-                registry=OPTIONAL_TYPES,
-                config=(tyro.conf.OmitArgPrefixes, tyro.conf.CascadeSubcommandArgs),
-            )
-    except SystemExit:
-        if box.getvalue():
-            print(f"keras-vit: error: {describe_mistake(args, box.getvalue())}", file=sys.stderr)
-        raise
-
-
-def main(args=None):
-    """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
-    command = None
-    if sys.stderr is None:
-        # It is closed: a file that is opened later would get its number, and what is written to it.
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
-    if not sys.stderr.isatty():
-        # In a log file, each update of a progress bar is a line; tqdm reads this when it is
-        # imported.
-        os.environ.setdefault("TQDM_MININTERVAL", "10")
-    try:
-        command = parse(args)
-        show_log()
-        if getattr(command, "needs_keras", True):
-            import_keras_quietly()
-        command.run()
-    except BrokenPipeError:
-        # The reader of the output stopped reading, as `head` does.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except Exception as error:
-        is_expected = isinstance(error, (ValueError, OSError, ImportError))
-        if getattr(command, "debug", False) or not (is_expected or is_out_of_memory(error)):
-            raise
-        text = " ".join(str(error).split())
-        text = text if command is None else with_option(text, command)
-        text += install_hint(error)
-        if is_out_of_memory(error):
-            text = f"out of memory{memory_hint(command)}: {text:.200}"
-        print(f"keras-vit: error: {printable(text)}", file=sys.stderr)
-        sys.exit(2)

@@ -45,7 +45,7 @@ class Benchmark:
         """Measure, and print a table."""
         import tqdm
 
-        from keras_vit.cli.tables import markdown_table, plain_table
+        from keras_vit.cli.arguments import markdown_table, plain_table
         from keras_vit.experiments.benchmark import benchmark, device_name
 
         if self.output is not None and not self.output.expanduser().parent.is_dir():

@@ -5,39 +5,34 @@ from typing import Annotated, ClassVar
 
 import tyro
 
+from keras_vit.cli.arguments import Table
+
 
 @dataclasses.dataclass
-class Checkpoints:
+class Checkpoints(Table):
     """List the published checkpoints.
 
     Example: keras-vit checkpoints b16 augreg
+
+    Args:
+        filter: words that the name or the address of a checkpoint must contain.
+        urls: print the addresses too.
     """
 
     filter: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[WORD ...]")
     ] = ()
-    """Words that the name or the address of a checkpoint must contain."""
     urls: bool = False
-    """Print the addresses too."""
-    markdown: bool = False
-    """Print a Markdown table."""
 
     needs_keras: ClassVar[bool] = False
 
     def run(self):
         """Print the table."""
         from keras_vit.checkpoints.catalog import list_checkpoints
-        from keras_vit.cli.tables import markdown_table, plain_table
 
-        found = list_checkpoints(" ".join(self.filter))
-        if not found:
-            raise ValueError(
-                "Each WORD must be a part of the name or address of a published checkpoint. "
-                f"Received: {' '.join(self.filter)!r}, which matches none"
-            )
         columns = ("name", "size", "classes", "top-1") + ("address",) * self.urls
-        rows = [table_row(checkpoint)[: len(columns)] for checkpoint in found]
-        print((markdown_table if self.markdown else plain_table)(columns, rows))
+        found = list_checkpoints(" ".join(self.filter))
+        self.print_table(columns, (table_row(row)[: len(columns)] for row in found))
 
 
 def table_row(checkpoint):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.checkpoints.formats import FORMATS, written_formats
+from keras_vit.cli.arguments import Command
 
 LAYOUTS = {name: row for name, row in FORMATS.items() if row.suffix}
 CONFIGURED = tuple(name for name, row in LAYOUTS.items() if row.config_files)
@@ -19,62 +20,63 @@ SUFFIXES = {row.suffix: name for name, row in reversed(LAYOUTS.items())}
 
 
 @dataclasses.dataclass
-class Convert:
+class Convert(Command):
     """Write a checkpoint in another format, or for TF Serving.
 
     Example: keras-vit convert ViT_B16/augreg_imagenet21k flowers.keras --num-classes 5
+
+    Args:
+        source: A file (.npz, .safetensors, .h5, .keras), a directory of transformers or timm, that
+            of a run, an address (https, gs, hf), or a name of `keras-vit checkpoints` or of AugReg.
+        target: new file; or new directory, for timm, transformers (`huggingface...`) and
+            saved_model.
+        to: the format; by default the first one with the target's suffix that can store all
+            weights.
+        num_classes: replace the head by one of zeros with this number of classes; 0 for no head.
+        image_size: resize the position embeddings for this image size: one number, or height and
+            width.
+        num_heads: attention heads, for a .safetensors file without its config.json.
+        quantize: quantize the projections and MLPs; for `--to keras`.
+        push: upload the directory to this repository of the Hugging Face Hub, ORG/NAME[@BRANCH],
+            with a model card. The repository is made if necessary; `hf auth login` or HF_TOKEN
+            gives access.
+        private: make the repository of `--push` private.
+        overwrite: replace the target if it exists, also in the directory of a training run. A
+            saved_model is always a new version and replaces nothing.
     """
 
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
-    """A file (.npz, .safetensors, .h5, .keras), a directory of transformers or timm, that of a run,
-    an address (https, gs, hf), or a name of `keras-vit checkpoints` or of AugReg."""
     target: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")]
-    """New file; or new directory, for timm, transformers (`huggingface...`) and saved_model."""
     to: Literal[(*LAYOUTS, "saved_model")] | None = None
-    """The format; by default the first one with the target's suffix that can store all weights."""
     num_classes: int | None = None
-    """Replace the head by one of zeros with this number of classes; 0 for no head."""
-    image_size: tuple[int, ...] | None = None
-    """Resize the position embeddings for this image size: one number, or height and width."""
+    image_size: int | tuple[int, int] | None = None
     num_heads: int | None = None
-    """Attention heads, for a .safetensors file without its config.json."""
     quantize: Literal[QUANTIZATIONS] | None = None
-    """Quantize the projections and MLPs; for `--to keras`."""
     push: str | None = None
-    """Upload the directory to this repository of the Hugging Face Hub, ORG/NAME[@BRANCH], with a
-    model card. The repository is made if necessary; `hf auth login` or HF_TOKEN gives access."""
     private: bool = False
-    """Make the repository of `--push` private."""
     overwrite: bool = False
-    """Replace the target if it exists, also in the directory of a training run. A saved_model is
-    always a new version and replaces nothing."""
 
     def run(self):
         """Convert, and print what was written."""
         from keras_vit.checkpoints import from_checkpoint, model_card, push_to_hub, save_checkpoint
+        from keras_vit.checkpoints.catalog.hub import parse_repository
         from keras_vit.checkpoints.runs import find_model
         from keras_vit.checkpoints.save import format_for
         from keras_vit.models.tuning import quantize
 
-        to = self.to or SUFFIXES.get(self.target.suffix)
-        if to is None:
+        to, target = self.to or SUFFIXES.get(self.target.suffix), self.target.expanduser()
+        if to is None or (to == "keras") != (target.suffix == ".keras"):
             raise ValueError(
-                "`--to` must be given if the suffix of the target does not determine the format. "
-                f"Received: {str(self.target)!r} and no --to"
-            )
-        if to == "keras" and self.target.suffix != ".keras":
-            raise ValueError(
-                f"`target` must end with .keras for `--to keras`. Received: {str(self.target)!r}"
+                "`--to` must be given if the suffix of the target does not determine the format, "
+                f"and `keras` writes .keras files. Received: {str(target)!r} and --to {self.to}"
             )
         if self.quantize is not None and to != "keras":
             raise ValueError(f"`--quantize` is for `--to keras`. Received: --to {to}")
-        path, target = find_model(self.source), self.target.expanduser()
-        # Check this before a model is downloaded.
-        self._check_push(to, target)
-        check_target(path, target, to, self.overwrite)
-        source = path if path.suffix == ".keras" else self.source
-        size = as_image_size(self.image_size)
-        model = from_checkpoint(source, self.num_classes, size, self.num_heads)
+        # Before a model is downloaded.
+        if self.push is not None:
+            parse_repository(self.push)
+        check_target(find_model(self.source), target, to, self.overwrite)
+        model = from_checkpoint(self.source, self.num_classes, self.image_size, self.num_heads)
         if self.to is None and to in written_formats():
             to = format_for(model, target.suffix)
         if self.quantize is not None:
@@ -97,21 +99,6 @@ class Convert:
             facts = card_facts(model, self.source, has_new_head=self.num_classes is not None)
             card = model_card(written, self.push, **facts)
             print(f"Uploaded: {push_to_hub(written, self.push, card, self.private)}")
-
-    def _check_push(self, to, target):
-        """Raise an error for a push that would fail at the end."""
-        from keras_vit.checkpoints.catalog.hub import parse_repository
-
-        if self.push is None and self.private:
-            raise ValueError("`--private` must be given with `--push`. Received: no --push")
-        if self.push is None:
-            return
-        if to not in CONFIGURED or not writes_directory(to, target):
-            raise ValueError(
-                f"`--push` needs a directory as the target, with `--to` {', '.join(CONFIGURED)}. "
-                f"Received: {str(target)!r} and --to {to}"
-            )
-        parse_repository(self.push)
 
 
 def card_facts(model, source, has_new_head=False):
@@ -171,12 +158,3 @@ def _is_same(path, other):
     # Some file systems ignore case.
     is_same_file = path.exists() and other.exists() and path.samefile(other)
     return is_same_file or path.resolve() == other.resolve()
-
-
-def as_image_size(numbers):
-    """Return one number or a pair, as functions take them, for the values of a flag."""
-    if numbers is not None and len(numbers) not in (1, 2):
-        raise ValueError(
-            f"`--image-size` must be one number, or height and width. Received: {numbers}"
-        )
-    return numbers[0] if numbers is not None and len(numbers) == 1 else numbers

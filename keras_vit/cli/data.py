@@ -1,7 +1,6 @@
 """`keras-vit data`."""
 
 import dataclasses
-import importlib.util
 import itertools
 import pathlib
 import time
@@ -9,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.cli.arguments import Command, plain_table
 from keras_vit.data.images.preprocessing import AUGMENTATIONS
 from keras_vit.data.sources.kinds import has_path
 from keras_vit.data.sources.splits import SPLITS
@@ -18,40 +18,42 @@ SHOWN = 10
 MASKS_SHOWN = 6
 # At most so many images are read for the contact sheet.
 IMAGES_READ = 200
-PICTURE = pathlib.Path("data.png")
 
 
 @dataclasses.dataclass
-class Data:
+class Data(Command):
     """Show the sizes, classes and sample images of a dataset, and the speed of its pipeline.
 
-    Example: keras-vit data folder:photos --augmentation medium1
+    Example: keras-vit data folder:photos --augmentation medium1 --picture photos.png
+
+    Args:
+        name: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
+            `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of the paper's datasets,
+            which are listed without a name.
+        picture: PNG file of a contact sheet: images as a model is trained on and evaluated on them,
+            or masks. An existing file is replaced.
+        image_size: side of the square images, in pixels.
+        batch_size: images per batch in the measurement.
+        min_crop_area: smallest share of an image's area in a random crop; None for no crop.
+        flip: flip training images left and right at random.
+        augmentation: augmentation of training images, as in AugReg.
+        records: directory for the dataset as TFRecord files; nothing else is done then.
+        num_files: TFRecord files per split.
+        data_dir: directory of TensorFlow Datasets.
+        check: decode all images at the end, to name those that would be skipped.
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
-    """`digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
-    `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of the paper's datasets, which
-    are listed without a name."""
     picture: pathlib.Path | None = None
-    """The contact sheet to draw, a PNG file; `data.png` by default."""
     image_size: int = 224
-    """Side of the square images, in pixels."""
     batch_size: int = 32
-    """Images per batch in the measurement."""
     min_crop_area: float | None = 0.05
-    """Smallest share of an image's area in a random crop; None for no crop."""
     flip: bool = True
-    """Flip training images left and right at random."""
     augmentation: Literal[tuple(AUGMENTATIONS)] = "none"
-    """Augmentation of training images, as in AugReg."""
     records: pathlib.Path | None = None
-    """Directory for the dataset as TFRecord files; nothing else is done then."""
     num_files: int = 1
-    """TFRecord files per split."""
     data_dir: pathlib.Path | None = None
-    """Directory of TensorFlow Datasets."""
     check: bool = True
-    """Decode all images at the end, to name those that would be skipped."""
 
     @property
     def needs_keras(self):
@@ -63,24 +65,14 @@ class Data:
         if self.name is None:
             list_datasets()
             return
-        from keras_vit.inspection.figures.drawing import check_matplotlib
-
-        if self.records is not None:
-            self.write(self.find_splits())
-            return
-        is_drawn = self.picture is not None or importlib.util.find_spec("matplotlib") is not None
-        if is_drawn:
-            check_matplotlib()
-        if is_drawn and self.picture is None:
-            check_picture(PICTURE)
-            self.picture = PICTURE
         splits = self.find_splits()
+        if self.records is not None:
+            self.write(splits)
+            return
         train = self.load("train" if "train" in splits else next(iter(splits)), training=True)
-        if is_drawn:
+        if self.picture is not None:
             self._draw(train, *list(splits.items())[-1])
-            print(f"pictures: {self.picture}")
-        else:
-            print("pictures: none, they need matplotlib: pip install 'keras-vit-zoo[plots]'")
+            print(f"picture: {self.picture}")
         print(f"training pipeline: {images_per_second(train):.0f} images/s on this machine")
         if self.check:
             self._decode_all(splits)
@@ -100,13 +92,12 @@ class Data:
 
     def _draw_masks(self, source):
         from keras_vit.data.sources.masks import examples_of
-        from keras_vit.inspection.figures.drawing import SHEET_TITLE
         from keras_vit.inspection.figures.masks import draw_masks
 
         examples = list(itertools.islice(examples_of(source), MASKS_SHOWN))
         if not examples:
             raise ValueError("Masks must be PNG files. Received: none that can be decoded")
-        draw_masks(*zip(*examples, strict=True), source.class_names, self.picture, SHEET_TITLE)
+        draw_masks(*zip(*examples, strict=True), source.class_names, self.picture)
 
     def _decode_all(self, splits):
         """Decode all images; those that cannot be decoded are logged, and counted here."""
@@ -174,17 +165,6 @@ class Data:
         print(f"Next: keras-vit data 'tfrecord:{self.records}/{{split}}-*'")
 
 
-def check_picture(path):
-    """Raise `ValueError` if the path is a file that this command did not draw."""
-    from keras_vit.inspection.figures.drawing import SHEET_TITLE, is_drawn_here
-
-    if path.exists() and not is_drawn_here(path, SHEET_TITLE):
-        raise ValueError(
-            f"{path} would be replaced, and is not a picture that this version drew: give "
-            f"`--picture {path}` to replace it, or another path. Received: {str(path.absolute())!r}"
-        )
-
-
 def print_left_out(left_out):
     """Print how many files of a dataset are left out, by reason, if there are any."""
     from keras_vit.data.sources.folder import describe_left_out
@@ -200,10 +180,8 @@ def describe_part(name, source, split, classes=None):
         name: name of the dataset.
         source: its `Source`, or that of one worker.
         split: name of the split.
-        classes: names of the classes to keep.
-
-    Returns:
-        A line, or `None` if the dataset has splits or the split is all of it.
+        classes: names of the classes to keep. Returns: A line, or `None` if the dataset has splits
+            or the split is all of it.
     """
     from keras_vit.data.loading import find_source
 
@@ -217,7 +195,6 @@ def describe_part(name, source, split, classes=None):
 
 def list_datasets():
     """Print the table of the paper's datasets."""
-    from keras_vit.cli.tables import plain_table
     from keras_vit.data.sources.paper import DATASETS
 
     rows = [

@@ -57,8 +57,8 @@ class Fewshot:
 
     def run(self):
         """Print a table."""
+        from keras_vit.cli.arguments import plain_table
         from keras_vit.cli.convert import as_image_size
-        from keras_vit.cli.tables import plain_table
         from keras_vit.evaluation.fewshot import evaluate_fewshot, summary
         from keras_vit.evaluation.stored import evaluate_stores, is_store, read_features
         from keras_vit.experiments.trained_model import open_trained

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from keras_vit.cli.convert import as_image_size
+from keras_vit.cli.arguments import Command, ImageSize
 from keras_vit.core.text import printable
 
 # Numbers of differences and of class names that are printed.
@@ -14,33 +14,32 @@ MAX_NAMED = 5
 
 
 @dataclasses.dataclass
-class InspectCheckpoint:
+class InspectCheckpoint(Command):
     """Describe the contents of a checkpoint file, and its differences from a model.
 
     Example: keras-vit inspect-checkpoint ViT-B_16.npz --against ViT_B16
+
+    Args:
+        file: A file, directory, address or name, as in `keras-vit convert`.
+        against: name of a builder, to compare the architecture; or another checkpoint, to compare
+            values.
+        num_heads: attention heads, for a .safetensors file without its config.json.
     """
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """A file, directory, address or name, as in `keras-vit convert`."""
     against: str | None = None
-    """Name of a builder, to compare the architecture; or another checkpoint, to compare values."""
-    image_size: tuple[int, ...] | None = None
-    """Image size of a file whose grid of patches is not square."""
+    image_size: ImageSize = None
     num_heads: int | None = None
-    """Attention heads, for a .safetensors file without its config.json."""
 
     def run(self):
         """Print one fact per line."""
         from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-        from keras_vit.checkpoints.runs import find_model
         from keras_vit.models import list_variants
         from keras_vit.models.options import changed_options
         from keras_vit.models.variants import size_differences
 
-        size, file = as_image_size(self.image_size), find_model(self.file)
-        # The best model of a run's directory; other names and paths stay as they were given.
-        file = file if file.suffix == ".keras" else self.file
-        summary = inspect_checkpoint(file, self.num_heads, size)
+        size = self.image_size
+        summary = inspect_checkpoint(self.file, self.num_heads, size)
         for name, value in facts(summary):
             print(f"{name:<13} {printable(str(value))}")
         if names := summary.class_names:
@@ -58,14 +57,14 @@ class InspectCheckpoint:
                 different |= changed_options(summary.options, row)
             lines = [f"{name}: {ours}, not {its}" for name, (ours, its) in different.items()]
         else:
-            against = find_model(self.against)
-            against = against if against.suffix == ".keras" else self.against
             model, other = (
                 from_checkpoint(path, image_size=size, num_heads=self.num_heads)
-                for path in (file, against)
+                for path in (self.file, self.against)
             )
             lines = option_differences(model, other)
-            lines += name_differences(summary, inspect_checkpoint(against, self.num_heads, size))
+            lines += name_differences(
+                summary, inspect_checkpoint(self.against, self.num_heads, size)
+            )
             lines += value_differences(model, other)
         more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
         print(f"\nagainst {self.against}: {len(lines) or 'no'} differences")

@@ -6,28 +6,31 @@ from typing import Annotated
 
 import tyro
 
+from keras_vit.cli.arguments import Command
 from keras_vit.cli.train import show_run
 
 
 @dataclasses.dataclass
-class Resume:
+class Resume(Command):
     """Resume a run of `keras-vit train` that was stopped, with the settings it was begun with.
 
     Runs of `--seeds` and `--sweep-lr` resume with the command that began them and `--resume`.
 
     Example: keras-vit resume runs/pets
+
+    Args:
+        workdir: directory of the run.
+        model: where the model that the run began from is now, if it has moved.
+        data: where the images are now, as in `keras-vit train`.
+        teacher: where the teacher is now.
+        strategy: other devices, as in `keras-vit train`.
     """
 
     workdir: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Directory of the run."""
     model: str | None = None
-    """Where the model that the run began from is now, if it has moved."""
     data: str | None = None
-    """Where the images are now, as in `keras-vit train`."""
     teacher: str | None = None
-    """Where the teacher is now."""
     strategy: str | None = None
-    """Other devices, as in `keras-vit train`."""
 
     def run(self):
         """Train, and print where the results are."""

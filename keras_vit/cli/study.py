@@ -78,7 +78,7 @@ class Study:
 
     def run(self):
         """Train, print the table and draw the figure."""
-        from keras_vit.cli.tables import plain_table
+        from keras_vit.cli.arguments import plain_table
         from keras_vit.experiments.studies import FIGURE, study
         from keras_vit.experiments.studies.table import TABLE, summary
         from keras_vit.inspection.figures.drawing import check_matplotlib

@@ -35,7 +35,7 @@ class Paper:
 
     def run(self):
         """Print the table."""
-        from keras_vit.cli.tables import markdown_table, plain_table
+        from keras_vit.cli.arguments import markdown_table, plain_table
         from keras_vit.experiments.paper.contents import CONTENTS, paper_table
         from keras_vit.experiments.paper.text import STATEMENTS
 

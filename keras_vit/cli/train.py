@@ -2,163 +2,139 @@
 
 import dataclasses
 import importlib.util
-import logging
 import pathlib
 import shlex
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
-from keras_vit.cli.run_commands import train_command
-from keras_vit.cli.run_lines import describe_best, describe_fewshot, describe_seeds
-from keras_vit.core.arguments import check_integer
+from keras_vit.cli.arguments import Command, Policy
 from keras_vit.core.choices import SEGMENTATION
 from keras_vit.training.recipes import RECIPES, ROWS
-
-DESCRIPTIONS = {
-    name: f"{row.source}." + (f" Reported: {row.reported}." if row.reported else "")
-    for name, row in ROWS.items()
-}
 
 
 @dataclasses.dataclass
 class Auto:
-    """Settings for the data, the model and this machine, logged with an estimate of the time."""
+    """Settings for the data, the model and this machine, logged with an estimate of the time.
+
+    Args:
+        minutes: greatest time of the training; by default 60 on a CPU, and none on an accelerator.
+        seed: seed of weights, dropout, shuffling and augmentation.
+        image_size: side of the images in pixels; by default it follows the images and the model.
+        upright: turn photographs upright as their EXIF orientation says.
+    """
 
     minutes: float | None = None
-    """Greatest time of the training; by default 60 on a CPU, and none on an accelerator."""
     seed: int = 0
-    """Seed of weights, dropout, shuffling and augmentation."""
     image_size: int | None = None
-    """Side of the images in pixels; by default it follows the images and the model."""
     upright: bool = False
-    """Turn photographs upright as their EXIF orientation says."""
 
 
-def check_chosen(auto, recipe):
-    """Return the recipe of a run of `auto`, checked to have the settings that are given.
-
-    A default, such as `--seed 0`, counts as not given.
-    """
-    for field in dataclasses.fields(auto):
-        value, chosen = getattr(auto, field.name), getattr(recipe, field.name, None)
-        if field.name != "minutes" and value not in (field.default, chosen):
-            raise ValueError(
-                f"`{field.name}` must be {chosen!r}, as when the run began. "
-                f"Received: {field.name}={value!r}"
-            )
-    return recipe
-
-
-def recipe_type(names, with_auto=False, note=""):
-    """Return the type of a choice among named recipes, and perhaps `auto`.
-
-    The note is added to the description of each.
-    """
-    named = tyro.extras.subcommand_type_from_defaults(
-        {name: RECIPES[name] for name in names},
-        {name: DESCRIPTIONS[name] + note for name in names},
-    )
-    about_auto = " ".join(Auto.__doc__.split()) + note
-    auto = Annotated[Auto, tyro.conf.subcommand("auto", description=about_auto)]
-    return auto | named if with_auto else named
-
-
-# Those that `--help` lists; `--help-verbose` lists all.
-COMMON_RECIPES = ("pretrain", "finetune", "finetune_augreg", "bit_hyperrule_medium", "segment")
-COMMON_RECIPES += ("digits_pretrain", "digits_finetune")
-NamedRecipe = recipe_type(RECIPES)
-AnyRecipe = recipe_type(RECIPES, with_auto=True)
+NamedRecipe = tyro.extras.subcommand_type_from_defaults(
+    RECIPES,
+    {
+        name: f"{row.source}." + (f" Reported: {row.reported}." if row.reported else "")
+        for name, row in ROWS.items()
+    },
+)
+AnyRecipe = Annotated[Auto, tyro.conf.subcommand("auto")] | NamedRecipe
 _FEWSHOT = ("fewshot_every", "fewshot_data", "fewshot_shots", "fewshot_seeds", "fewshot_classes")
 # Fields of the command that are not arguments of `train`.
 _NOT_ARGUMENTS = ("sweep_lr", "seeds", "debug", *_FEWSHOT)
 
 
 @dataclasses.dataclass
-class Train:
+class Train(Command):
     """Train a model by a recipe; `keras-vit train RECIPE --help` shows its settings.
 
-    `--help-verbose` describes the options and lists all recipes.
-
     Example: keras-vit train auto --model ViT_B16/imagenet21k --data folder:pets --workdir runs/pets
+
+    Args:
+        recipe: settings of the training: `auto`, or those of a recipe.
+        model: name of a variant (see `keras-vit models`), also with other sizes, as
+            in 'ViT_Ti16(patch_size=4, depth=6)'; a .keras file, a run's directory, or a checkpoint
+            as in `keras-vit convert`.
+        data: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
+            `tfrecord-lists:PATTERN`, `masks:DIR` (images and masks of pixels), or one of the
+            paper's datasets (`cifar10`; see `keras-vit data`).
+        workdir: new directory for the run: settings, curves, models.
+        classes: classes to keep; all by default.
+        fraction: share of the training images to train on. A smaller share is part of each larger
+            one.
+        data_dir: directory of TensorFlow Datasets.
+        exclude: file with ids of examples to leave out, as `keras-vit deduplicate` writes it.
+        cache: `memory`, or the path of a file, to keep encoded training images from the first epoch
+            on.
+        max_skipped: greatest share of images that may be skipped because they cannot be decoded.
+        dtype: dtype policy of a new model; float32 by default. A .keras file has its own.
+        teacher: A trained model of the same classes, a run's directory, a .keras file or a
+            checkpoint: the model learns from it as `--distillation`, `--temperature`
+            and `--label-weight` say.
+        keep_head: keep the head of a trained model, to train it further. Its classes must be the
+            dataset's, in the same order. By default the model gets a new head.
+        fewshot_every: measure the few-shot accuracy of the model's features after every so many
+            steps, and at the end, as `keras-vit fewshot` does; written to metrics.jsonl and for
+            TensorBoard.
+        fewshot_data: dataset of `--fewshot-every`, as in `--data`. Images of its train split are
+            learned from, those of its test split are classified.
+        fewshot_shots: images per class to learn from.
+        fewshot_seeds: number of random choices of these images, with the seeds 0, 1, 2, ...
+        fewshot_classes: classes of `--fewshot-data` to keep; all by default.
+        sweep_lr: first train with each of `--learning-rates`, in a directory next to the workdir.
+            Then train on the training and validation splits with the rate that is best on the
+            validation split. With `auto` the first runs are short, and the last one trains on the
+            training split alone.
+        seeds: train so many models, with the recipe's seed and the following ones, in the
+            directories `seed-0`, `seed-1`, ... of the workdir, and print mean and standard
+            deviation.
+        resume: resume the same run in the directory; if there is none, begin it.
+        save_steps: number of batches between two saved states; a state is also saved after each
+            epoch.
+        keep: number of states to keep.
+        strategy: devices: `auto` (all accelerators), `none` (one device); with
+            TensorFlow `mirrored` (all GPUs), `tpu`; with JAX `data_parallel`, `model_parallel`.
+        model_shards: number of parts into which `model_parallel` divides a model; one per device by
+            default.
     """
 
     recipe: AnyRecipe
-    """Settings of the training: `auto`, or those of a recipe."""
     model: str
-    """Name of a variant (see `keras-vit models`), also with other sizes, as in
-    'ViT_Ti16(patch_size=4, depth=6)'; a .keras file, a run's directory, or a checkpoint as in
-    `keras-vit convert`."""
     data: str
-    """`digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
-    `tfrecord-lists:PATTERN`, `masks:DIR` (images and masks of pixels), or one of the paper's
-    datasets (`cifar10`; see `keras-vit data`)."""
     workdir: pathlib.Path
-    """New directory for the run: settings, curves, models."""
     classes: tuple[str, ...] | None = None
-    """Classes to keep; all by default."""
     fraction: float = 1.0
-    """Share of the training images to train on. A smaller share is part of each larger one."""
     data_dir: pathlib.Path | None = None
-    """Directory of TensorFlow Datasets."""
     exclude: pathlib.Path | None = None
-    """File with ids of examples to leave out, as `keras-vit deduplicate` writes it."""
     cache: str | None = None
-    """`memory`, or the path of a file, to keep encoded training images from the first epoch on."""
     max_skipped: float = 0.1
-    """Greatest share of images that may be skipped because they cannot be decoded."""
-    dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
-    """Dtype policy of a new model; float32 by default. A .keras file has its own."""
+    dtype: Policy | None = None
     teacher: str | None = None
-    """A trained model of the same classes, a run's directory, a .keras file or a checkpoint: the
-    model learns from it as `--distillation`, `--temperature` and `--label-weight` say."""
     keep_head: bool = False
-    """Keep the head of a trained model, to train it further. Its classes must be the dataset's, in
-    the same order. By default the model gets a new head."""
     fewshot_every: int | None = None
-    """Measure the few-shot accuracy of the model's features after every so many steps, and at the
-    end, as `keras-vit fewshot` does; written to metrics.jsonl and for TensorBoard."""
     fewshot_data: str | None = None
-    """Dataset of `--fewshot-every`, as in `--data`. Images of its train split are learned from,
-    those of its test split are classified."""
     fewshot_shots: tuple[int, ...] = (5,)
-    """Images per class to learn from."""
     fewshot_seeds: int = 3
-    """Number of random choices of these images, with the seeds 0, 1, 2, ..."""
     fewshot_classes: tuple[str, ...] | None = None
-    """Classes of `--fewshot-data` to keep; all by default."""
     sweep_lr: bool = False
-    """First train with each of `--learning-rates`, in a directory next to the workdir. Then train
-    on the training and validation splits with the rate that is best on the validation split. With
-    `auto` the first runs are short, and the last one trains on the training split alone."""
     seeds: int | None = None
-    """Train so many models, with the recipe's seed and the following ones, in the directories
-    `seed-0`, `seed-1`, ... of the workdir, and print mean and standard deviation."""
     resume: bool = False
-    """Resume the same run in the directory; if there is none, begin it."""
     save_steps: int = 1000
-    """Number of batches between two saved states; a state is also saved after each epoch."""
     keep: int = 2
-    """Number of states to keep."""
     strategy: str = "auto"
-    """Devices: `auto` (all accelerators), `none` (one device); with TensorFlow `mirrored` (all
-    GPUs), `tpu`; with JAX `data_parallel`, `model_parallel`."""
     model_shards: int | None = None
-    """Number of parts into which `model_parallel` divides a model; one per device by default."""
 
     def run(self):
         """Train, and print where the results are."""
+        from keras_vit.experiments.seeds import train_seeds
         from keras_vit.training.job import train
 
         self.workdir = self.workdir.expanduser().resolve()
         callbacks = self._callbacks()
-        if self.seeds is not None:
-            check_integer("seeds", self.seeds, 1)
+        # `auto` sweeps before its run.
         is_sweep = self.sweep_lr and not isinstance(self.recipe, Auto)
         if isinstance(self.recipe, Auto):
             self.recipe = self._choose(self.recipe)
-        names = [field.name for field in dataclasses.fields(self)]
-        options = {name: getattr(self, name) for name in names if name not in _NOT_ARGUMENTS}
+        options = {n: value for n, value in vars(self).items() if n not in _NOT_ARGUMENTS}
         options["callbacks"] = callbacks
         train = _sweep if is_sweep else train
 
@@ -169,45 +145,25 @@ class Train:
         if self.seeds is None:
             show(train(**options))
         else:
-            from keras_vit.experiments.seeds import train_seeds
-
-            try:
-                results = train_seeds(**options, seeds=self.seeds, train=train, on_run=show)
-            except (KeyboardInterrupt, SystemExit):
-                log = logging.getLogger("keras_vit")
-                log.info("to resume all seeds, run the same command with --resume")
-                raise
+            results = train_seeds(**options, seeds=self.seeds, train=train, on_run=show)
             print(describe_seeds(results))
-        self._print_next()
-
-    def _print_next(self):
         workdir = shlex.quote(str(self.workdir))
+        print(f"Next: tensorboard --logdir {workdir}")
         if self.recipe.is_of_classes or self.recipe.loss == SEGMENTATION:
-            print(f"Next: keras-vit evaluate {workdir}")
-        else:
-            one = workdir if self.seeds is None else f"{workdir}/seed-{self.recipe.seed}"
-            print(f"Next: keras-vit train finetune --model {one} ...")
-        print(f"      tensorboard --logdir {workdir}")
+            print(f"      keras-vit evaluate {workdir}")
 
     def _callbacks(self):
         """Return the callbacks that measure the few-shot accuracy; the data are checked."""
+        from keras_vit.evaluation import FewshotAccuracy
+        from keras_vit.training.callbacks import MeasureRegularly
+
         if (self.fewshot_every is None) != (self.fewshot_data is None):
             raise ValueError(
                 "`--fewshot-every` and `--fewshot-data` must be given together. Received: "
                 f"fewshot_every={self.fewshot_every}, fewshot_data={self.fewshot_data!r}"
             )
         if self.fewshot_every is None:
-            defaults = {field.name: field.default for field in dataclasses.fields(Train)}
-            if given := [name for name in _FEWSHOT if getattr(self, name) != defaults[name]]:
-                raise ValueError(
-                    f"`--{given[0].replace('_', '-')}` needs `--fewshot-every`. "
-                    f"Received: {given[0]}={getattr(self, given[0])}, fewshot_every=None"
-                )
             return ()
-        check_integer("fewshot_every", self.fewshot_every, 1)
-        from keras_vit.evaluation import FewshotAccuracy
-        from keras_vit.training.callbacks import MeasureRegularly
-
         fewshot = FewshotAccuracy(
             self.fewshot_data,
             self.fewshot_shots,
@@ -222,9 +178,7 @@ class Train:
     def _choose(self, auto):
         """Return the recipe of `auto`, or that of the run to be resumed."""
         from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE, read_run
-        from keras_vit.checkpoints.trained import absolute_model_name
         from keras_vit.core.run_dir import RunDir
-        from keras_vit.data.sources.kinds import absolute_name
         from keras_vit.experiments.sweep import sweep_shortly
         from keras_vit.training.auto import auto_recipe
         from keras_vit.training.recipes import find_recipe
@@ -234,29 +188,18 @@ class Train:
         RunDir(first, {}, self.resume, file=RUN_FILE).check()
         recorded = read_run(first / LAST_MODEL).get("recipe") if self.resume else None
         if recorded:
-            return check_chosen(auto, find_recipe(recorded))
-        left_out = ("sweep_lr", "debug", "recipe", "workdir", "resume")
-        fields = [field for field in dataclasses.fields(self) if field.name not in left_out]
-        options = {field.name: getattr(self, field.name) for field in fields}
-        known = {name: options[name] for name in ("classes", "data_dir", "exclude")}
+            # Other settings than those of the run are refused when it is opened.
+            given = {n: value for n, value in vars(auto).items() if value != getattr(Auto, n)}
+            given.pop("minutes", None)
+            return dataclasses.replace(find_recipe(recorded), **given)
+        options = {name: getattr(self, name) for name in ("classes", "data_dir", "exclude")}
         # A head that is kept is trained already.
         may_freeze = self.teacher is None and not self.keep_head
-        known |= {**dataclasses.asdict(auto), "may_freeze": may_freeze}
-        recipe = auto_recipe(self.data, self.model, **known)
+        recipe = auto_recipe(self.data, self.model, may_freeze=may_freeze, **options, **vars(auto))
         if self.sweep_lr:
-            arguments = {k: v for k, v in options.items() if k not in _NOT_ARGUMENTS}
-            recipe = sweep_shortly(recipe, workdir=self.workdir, **arguments)
-        given = {f.name: options[f.name] for f in fields if options[f.name] != f.default}
-        given |= {"model": absolute_model_name(self.model), "data": absolute_name(self.data)}
-        if self.teacher is not None:
-            given["teacher"] = absolute_model_name(self.teacher)
-        if self.exclude is not None:
-            given["exclude"] = self.exclude.expanduser().resolve()
-        base = "finetune" if recipe.optimizer == "sgd" else "pretrain"
-        # Without the rates of the sweep, which has chosen one.
-        recorded = dataclasses.replace(recipe, learning_rates=RECIPES[base].learning_rates)
-        again = self.workdir.with_name(f"{self.workdir.name}-again")
-        print(f"The same again: {train_command(base, recorded, {**given, 'workdir': again})}")
+            left_out = (*_NOT_ARGUMENTS, "recipe", "resume")
+            arguments = {n: value for n, value in vars(self).items() if n not in left_out}
+            recipe = sweep_shortly(recipe, **arguments)
         return recipe
 
 
@@ -303,3 +246,45 @@ def _sweep(*arguments, **options):
         result = "diverged" if accuracy is None else f"validation {measure} {accuracy:.2%}"
         print(f"learning rate {rate:g}: {result}{chosen}")
     return run
+
+
+def describe_fewshot(row):
+    """Describe the few-shot accuracies of a measurement."""
+    shown = []
+    for name, mean in row.items():
+        if name == "step" or name.endswith("_std"):
+            continue
+        spread = row.get(f"{name}_std")
+        shots = name.removeprefix("fewshot_").removesuffix("shot")
+        deviation = "" if spread is None else f" ± {spread:.2%}"
+        shown.append(f"{shots}-shot accuracy {mean:.2%}{deviation}")
+    return f"After {row['step']} steps: {', '.join(shown)}"
+
+
+def describe_best(history, monitor=None):
+    """Describe the best epoch by the metric that selects it."""
+    from keras_vit.experiments.seeds import best_of
+
+    metric, best = best_of(history, monitor)
+    if metric is None:
+        return f"Trained for {len(history)} epoch{'' if len(history) == 1 else 's'}"
+    return f"Best {_named(metric)} {best:{_format_of(metric)}}"
+
+
+def describe_seeds(results):
+    """Describe mean and standard deviation of `SeedResults`."""
+    count = len(results.values)
+    if results.metric is None:
+        return f"Trained {count} models, without validation"
+    style = _format_of(results.metric)
+    deviation = "" if results.std is None else f" ± {results.std:{style}}"
+    name = _named(results.metric)
+    return f"Best {name} of {count} seeds: {results.mean:{style}}{deviation}"
+
+
+def _named(metric):
+    return metric.replace("val_", "validation ").replace("_", " ")
+
+
+def _format_of(metric):
+    return ".2%" if "accuracy" in metric else ".4f"

@@ -48,7 +48,7 @@ class Vtab:
 
     def run(self):
         """Train on the tasks that are not done, and print the table."""
-        from keras_vit.cli.tables import markdown_table, plain_table
+        from keras_vit.cli.arguments import markdown_table, plain_table
         from keras_vit.experiments.seeds import vtab_seeds
         from keras_vit.experiments.vtab_run import vtab
         from keras_vit.experiments.vtab_tables import describe_row, table_columns, table_rows

@@ -7,10 +7,10 @@ import pytest
 
 import keras_vit
 from keras_vit.__main__ import run as run_process
-from keras_vit.cli import main, show_log
-from keras_vit.cli.commands import COMMANDS
-from keras_vit.cli.models import COLUMNS, table_rows
-from keras_vit.cli.tables import markdown_table
+from keras_vit.cli import COMMANDS, main, show_log
+from keras_vit.cli.arguments import markdown_table
+from keras_vit.cli.models import COLUMNS, table_row
+from keras_vit.cli.train import Auto
 from keras_vit.models import VARIANTS
 from keras_vit.training.recipes import RECIPES, Recipe
 from keras_vit.version import __version__
@@ -24,7 +24,7 @@ def test_models(capsys):
     assert "86.6 M" in lines[5]
     assert "35.1" in lines[5]
     assert run(capsys, "models", "--markdown").strip() == markdown_table(
-        COLUMNS, table_rows(224, 1000)
+        COLUMNS, map(table_row, VARIANTS)
     )
     assert run(capsys, "models", "--image-size", 384).splitlines()[10].split()[-1] == "-"
     lines = run(capsys, "models", "--flops").splitlines()
@@ -36,7 +36,6 @@ def test_models(capsys):
     assert lines[1].split() == ["ViT_Ti16", *"-----"]
     lines = run(capsys, "models", "bit", "50").splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["BiT_R50x1", "BiT_R50x2", "BiT_R50x3"]
-    assert "part of the name of a model. Received: 'vgg'" in error_of(capsys, "models", "vgg")
 
 
 def test_checkpoints(capsys):
@@ -99,7 +98,6 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
         ("export START serving --verify PAGE", "`images` must be complete JPEG, PNG"),
         ("export START serving --version 0", "`--version` must be a positive"),
         ("export START serving --signatures features --verify PAGE", "`--verify` compares logits"),
-        ("models --image-size 0", "`--image-size` must be positive"),
         ("convert FILE target", "`--to` must be given"),
         ("convert FILE target.h5 --to keras", "`target` must end with .keras"),
         ("convert FILE target.npz --to timm", "`TARGET` must be a directory or a"),
@@ -189,19 +187,16 @@ def test_too_little_memory_is_a_line(error, expected, capsys, monkeypatch):
     monkeypatch.setattr("keras_vit.serving.prediction.models.open_model", load)
     with pytest.raises(expected):
         main(["predict", "m.keras", "image.png", "--image-size", "999999"])
-    hint = "out of memory; use a smaller --batch-size, or a smaller --image-size"
-    lines = [f"keras-vit: error: {hint}: {error}"] if expected is SystemExit else []
+    lines = [f"keras-vit: error: out of memory: {error}"] if expected is SystemExit else []
     assert capsys.readouterr().err.splitlines() == lines
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_a_screen_with_types_defaults_and_an_example(command, capsys):
+def test_help_has_an_example(command, capsys):
     with pytest.raises(SystemExit) as exit_info:
         main([command, "--help"])
     assert exit_info.value.code == 0
     text = capsys.readouterr().out
-    # `vtab` has the settings of a recipe.
-    assert text.count("\n") <= (90 if command == "vtab" else 70)
     assert f"Example: keras-vit {command.replace('study-', 'study ')}" in " ".join(text.split())
     assert "(default: " in text
 
@@ -213,25 +208,6 @@ def test_the_checkpoints_of_examples_exist():
     names = {word for word in words if word.partition("/")[0] in variants}
     assert len(names - variants) > 1
     assert names <= variants | {row.name for row in keras_vit.list_checkpoints()}
-
-
-@pytest.mark.parametrize(
-    ("command", "described"),
-    [
-        ("predict", ["MODEL An export's or a run's directory", "[IMAGE ...] Image files and"]),
-        ("client", ["IMAGE [IMAGE ...] Image files.", "--url http://HOST:8501"]),
-        ("train", ["RECIPE Settings of the training", "--model Name of a variant"]),
-        ("train finetune", ["Table 4 of the ViT paper", "--model Name of a variant"]),
-        ("train auto", ["Settings for the data", "--data `digits`, `folder:PATH`"]),
-        ("study", ["STUDY One of scaling, data-size", "RECIPE Recipe of the runs."]),
-        ("study positions finetune", ["Table 4 of the ViT paper", "--workdir Directory for"]),
-    ],
-)
-def test_short_help_describes_the_arguments_that_are_needed(command, described, capsys):
-    with pytest.raises(SystemExit):
-        main([*command.split(), "--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert all(words in text for words in described), text
 
 
 def test_version(capsys):
@@ -282,12 +258,17 @@ def test_help_of_all_commands_fits_a_screen(capsys):
     assert text.count("\n") <= 50 and all(f" {name} " in text for name in COMMANDS)
 
 
-def test_verbose_help_has_all_recipes_and_what_options_do(capsys):
+def test_help_has_all_recipes_and_what_options_do(capsys):
     with pytest.raises(SystemExit):
-        main(["train", "--help-verbose"])
+        main(["train", "--help"])
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert all(f" {name} " in text for name in RECIPES)
-    assert "Share of the training images to train on." in text
-    # Tyro keeps the end of a line if the next one does not begin with a letter.
-    lines = [line.strip() for line in Recipe.__doc__.splitlines() if line.startswith(" " * 12)]
-    assert lines and not [line for line in lines if not line[0].isalnum()]
+    assert "share of the training images to train on." in text
+
+
+def test_help_keeps_no_end_of_a_line():
+    """Tyro does, if the next line does not begin with a letter."""
+    for documented in (*COMMANDS.values(), Recipe, Auto):
+        arguments = documented.__doc__.partition("Args:")[2].splitlines()
+        lines = [line.strip() for line in arguments if line.startswith(" " * 12)]
+        assert not [line for line in lines if not line[0].isalpha()], documented

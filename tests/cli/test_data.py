@@ -1,6 +1,5 @@
 """Training, evaluation and prediction on real files of every kind, through the command line."""
 
-import importlib.util
 import logging
 import pathlib
 
@@ -10,11 +9,11 @@ import pytest
 from PIL import Image
 
 from keras_vit.cli import main, show_log
-from keras_vit.cli.data import Data, check_picture, images_of_classes
+from keras_vit.cli.data import Data, images_of_classes
 from keras_vit.data import load
 from keras_vit.models import vision_transformer
 from tests.data.sources.test_tfds import Photos
-from tests.fixtures.commands import error_of, run
+from tests.fixtures.commands import run
 from tests.fixtures.images import write_folder
 from tests.fixtures.photos import (
     broken_images,
@@ -121,21 +120,6 @@ def test_the_contact_sheet_has_all_classes(tmp_path):
 
 
 @pytest.mark.slow
-def test_data_does_not_replace_a_picture_of_somebody_else(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    command = ["data", f"folder:{write_folder(tmp_path / 'photos', count=10)}", "--image-size", "8"]
-    pathlib.Path("data.png").write_bytes(b"my plot")
-    with pytest.raises(SystemExit):
-        main(command)
-    assert "give `--picture data.png` to replace it, or another" in capsys.readouterr().err
-    assert pathlib.Path("data.png").read_bytes() == b"my plot"
-    main([*command, "--picture", "data.png", "--no-check"])
-    assert "can be decoded" not in capsys.readouterr().out
-    # Its own picture is replaced.
-    check_picture(pathlib.Path("data.png"))
-
-
-@pytest.mark.slow
 def test_data_names_every_image_that_cannot_be_decoded(tmp_path, monkeypatch, capsys, caplog):
     monkeypatch.chdir(tmp_path)
     write_folder(tmp_path / "photos", count=30)
@@ -149,24 +133,6 @@ def test_data_names_every_image_that_cannot_be_decoded(tmp_path, monkeypatch, ca
     assert skipped == {
         f"{kind}/{number}.jpg" for kind in ("cat", "dog") for number in range(10, 20)
     }
-
-
-@pytest.mark.slow
-def test_data_without_matplotlib(tmp_path, monkeypatch, capsys):
-    """It checks the images and draws none, unless a picture is asked for."""
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec",
-        lambda name, *others: None if name == "matplotlib" else find_spec(name, *others),
-    )
-    monkeypatch.chdir(tmp_path)
-    name = f"folder:{write_folder(tmp_path / 'photos', ('cat', 'dog'), count=10)}"
-    printed = run(capsys, "data", name, "--image-size", "32", "--batch-size", "4")
-    assert "pictures: none, they need matplotlib: pip install 'keras-vit-zoo[plots]'" in printed
-    assert "train: all images can be decoded" in printed
-    assert not list(tmp_path.glob("*.png"))
-    line = error_of(capsys, "data", name, "--picture", tmp_path / "sheet.png")
-    assert "Figures need matplotlib" in line
 
 
 def test_data_lists_the_papers_datasets(capsys):

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from keras_vit.cli.tables import plain_table
+from keras_vit.cli.arguments import plain_table
 from keras_vit.core.files import read_csv, write_csv
 from keras_vit.core.text import csv_text, from_csv
 from keras_vit.evaluation.metrics import write_confusion

@@ -13,7 +13,7 @@ from keras_vit.inspection.figures.attention import draw_rollout, upsample
 from keras_vit.inspection.figures.drawing import draw_contact_sheet, draw_predictions
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer
-from tests.fixtures.commands import mistake_of, run
+from tests.fixtures.commands import failure_of, run
 from tests.fixtures.images import encode, random_image, write_folder
 from tests.fixtures.models import small_classifier
 from tests.fixtures.tiny import TINY, images
@@ -80,7 +80,7 @@ def test_command(tmp_path, capsys):
 def test_wrong_commands(arguments, message, tmp_path, capsys):
     vision_transformer(**{**TINY, "image_size": 8}).save(tmp_path / "m.keras")
     command = ["inspect", tmp_path / "m.keras", "--out", tmp_path / "seen"]
-    assert message in mistake_of(capsys, *command, *arguments)
+    assert message in failure_of(capsys, *command, *arguments)
     assert not (tmp_path / "seen").exists()
 
 

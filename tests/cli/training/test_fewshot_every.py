@@ -34,9 +34,8 @@ def test_the_last_accuracy_is_that_of_the_command(start, photos, tmp_path, capsy
     ("options", "message"),
     [
         ("--fewshot-every 4", "`--fewshot-every` and `--fewshot-data` must be given together"),
-        ("--fewshot-shots 3", "`--fewshot-shots` needs `--fewshot-every`"),
         ("--fewshot-data digits", "`--fewshot-every` and `--fewshot-data` must be given together"),
-        (f"{EVERY} --fewshot-every 0", "`--fewshot-every` must be an integer of at least 1"),
+        (f"{EVERY} --fewshot-every 0", "`every` must be an integer of at least 1"),
         (f"{EVERY} --fewshot-data cifar", "must be `digits`"),
         (f"{EVERY} --fewshot-data imagenet2012_real", "`split` of imagenet2012_real must be among"),
         (f"{EVERY} --fewshot-shots 0", "`shots` must be positive integers"),

@@ -1,6 +1,5 @@
 """`keras-vit resume RUN` goes on with what the run has recorded."""
 
-import dataclasses
 import json
 import pathlib
 import signal
@@ -9,8 +8,6 @@ from functools import partial
 import pytest
 
 from keras_vit.cli import main
-from keras_vit.cli.train import Auto, check_chosen
-from keras_vit.training.recipes import RECIPES
 from keras_vit.training.saving import SaveState
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.images import write_folder
@@ -86,12 +83,3 @@ def test_what_cannot_go_on_is_refused(tmp_path, capsys):
     small_fit(tmp_path / "run", small_recipe(steps=2, warmup_steps=1))
     error = error_of(capsys, "resume", tmp_path / "run")
     assert "`model`, `data` of Python's" in error and "train(..., resume=True)" in error
-
-
-def test_auto_goes_on_with_the_settings_of_the_run_or_refuses():
-    recipe = dataclasses.replace(RECIPES["finetune"], image_size=64, seed=3)
-    for auto in (Auto(), Auto(minutes=1, image_size=64, seed=3)):
-        assert check_chosen(auto, recipe) is recipe
-    for name, value in {"image_size": 32, "seed": 7, "upright": True}.items():
-        with pytest.raises(ValueError, match=f"`{name}` must be .* Received: {name}={value}"):
-            check_chosen(Auto(**{name: value}), recipe)

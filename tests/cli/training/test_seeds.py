@@ -61,7 +61,7 @@ def test_the_confusion_is_that_of_one_run(seeds, tmp_path, capsys):
 def test_a_wrong_number_of_seeds(start, photos, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("keras_vit.training.job.make_task", no_training)
     command = train_arguments(start, photos, tmp_path / "runs", "--seeds", "0")
-    assert "`--seeds` must be an integer of at least 1" in error_of(capsys, *command)
+    assert "`seeds` must be an integer of at least 1" in error_of(capsys, *command)
     assert not (tmp_path / "runs").exists()
 
 
@@ -84,11 +84,9 @@ def test_masked_patches_and_auto(start, photos, tmp_path, capsys):
     command = ["train", "digits_masked_patches", "--model", start, "--workdir", tmp_path / "runs"]
     out = run(capsys, *command, *options.split())
     assert re.search(r"Best validation accuracy of 2 seeds: \d+\.\d\d% ± ", out)
-    assert f"--model {tmp_path / 'runs'}/seed-0 ..." in out
     command = ["train", "auto", "--model", start, "--data", f"folder:{photos}", "--seeds", "2"]
     command = [*command, "--workdir", tmp_path / "auto", "--seed", "3"]
-    out = run(capsys, *command)
-    assert re.search("The same again: .* --seeds 2", out)
+    run(capsys, *command)
     assert {path.name for path in (tmp_path / "auto").iterdir()} == {
         "seed-3",
         "seed-4",
