@@ -5,7 +5,7 @@ from .catalog import find_checkpoint as find_checkpoint
 from .catalog import list_checkpoints as list_checkpoints
 from .catalog.augreg import AugRegFile as AugRegFile
 from .catalog.augreg import parse_augreg as parse_augreg
-from .catalog.card import model_card as model_card
+from .catalog.push import model_card as model_card
 from .catalog.push import push_to_hub as push_to_hub
 from .keras_hub import from_keras_hub as from_keras_hub
 from .keras_hub import to_keras_hub as to_keras_hub

@@ -14,9 +14,8 @@ from keras_vit.checkpoints.archives import SafetensorsArchive
 from keras_vit.checkpoints.configuration import read_json
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.formats.transformers.vit import IN_MEMORY
-from keras_vit.checkpoints.model_archive import at_stored_size
 from keras_vit.checkpoints.reader import mismatches
-from keras_vit.checkpoints.save import stored_in, write_files
+from keras_vit.checkpoints.save import at_stored_size, stored_in, write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Entry, Naming, entries
 from keras_vit.core.images import WHOLE_IMAGE

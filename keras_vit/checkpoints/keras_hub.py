@@ -6,9 +6,8 @@ import keras
 
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB, KERAS_HUB_ROWS
 from keras_vit.checkpoints.load import assign
-from keras_vit.checkpoints.model_archive import ModelArchive, at_stored_size
 from keras_vit.checkpoints.reader import CheckpointReader
-from keras_vit.checkpoints.save import check_describable
+from keras_vit.checkpoints.save import ModelArchive, at_stored_size, check_describable
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Naming, entries
 from keras_vit.layers.base import children

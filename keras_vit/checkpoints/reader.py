@@ -8,8 +8,7 @@ from keras import ops
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
-from keras_vit.checkpoints.configuration.class_names import valid_class_names
-from keras_vit.checkpoints.configuration.images import processed_size, recorded_images
+from keras_vit.checkpoints.configuration import processed_size, recorded_images, valid_class_names
 from keras_vit.checkpoints.formats import FORMATS, recognize
 from keras_vit.checkpoints.normalization import (
     BIAS,

@@ -1,4 +1,4 @@
-"""Models written to checkpoint files that other projects read."""
+"""Write the weights of a model to a file that another project reads."""
 
 import contextlib
 import dataclasses
@@ -20,13 +20,10 @@ from keras_vit.checkpoints.configuration import (
     SHARD_INDEX,
     TF_MODEL,
     read_configuration,
-)
-from keras_vit.checkpoints.configuration.images import (
     recorded_images,
     warn_of_lost_preparation,
 )
 from keras_vit.checkpoints.formats import recognize, written_formats
-from keras_vit.checkpoints.model_archive import at_stored_size
 from keras_vit.checkpoints.normalization import BIAS, KERNEL, check_channels, released
 from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.transforms import TRANSFORMS
@@ -39,6 +36,29 @@ from keras_vit.layers.positions import sincos_table
 from keras_vit.models.files import WEIGHTS_SUFFIX, check_finite
 from keras_vit.models.model import image_spec_of, options_of
 from keras_vit.models.options import differences, is_resnet
+from keras_vit.models.parts import stored_size
+from keras_vit.models.surgery import plain, resize
+
+
+def at_stored_size(model):
+    """Return a plain model; one of any size at its `stored_size`."""
+    takes_any_size = options_of(model).image_size is None
+    model = plain(model)
+    return resize(model, stored_size(model)) if takes_any_size else model
+
+
+class ModelArchive(ArrayArchive):
+    """The variables of a model, with the attributes of `ArrayArchive` and `model`."""
+
+    def __init__(self, model, path, config):
+        super().__init__(path, {variable.path: variable for variable in model.weights}, config)
+        self.model = model
+        self.dtypes = {variable.path: variable.dtype for variable in model.weights}
+
+    def read(self, name):
+        """Return the value of the variable of that path."""
+        return keras.ops.convert_to_numpy(self._arrays[name].value)
+
 
 # Options of which other projects have no models but with these values.
 OWN_OPTIONS = {"position_placement": "stem", "axial": False}

@@ -78,26 +78,20 @@ class Data(Command):
             self._decode_all(splits)
 
     def _draw(self, train, evaluated, source):
-        """Draw images of training and of the split `evaluated` with its source, or masks."""
+        """Draw masks, or images of training and of the split `evaluated` with its source."""
+        from keras_vit.data.sources.masks import examples_of
         from keras_vit.inspection.figures.drawing import draw_contact_sheet
+        from keras_vit.inspection.figures.masks import draw_masks
 
         if source.has_masks:
-            self._draw_masks(train.info.dataset.source)
+            examples = itertools.islice(examples_of(train.info.dataset.source), MASKS_SHOWN)
+            draw_masks(*zip(*examples, strict=True), source.class_names, self.picture)
             return
         # An evaluation reads class by class: take the images from everywhere.
         share = min(1.0, IMAGES_READ / 2 / source.num_examples)
         rows = {"as trained on": images_of_classes(train)}
         rows["as evaluated on"] = images_of_classes(self.load(evaluated, fraction=share))
         draw_contact_sheet(rows, train.class_names, self.picture)
-
-    def _draw_masks(self, source):
-        from keras_vit.data.sources.masks import examples_of
-        from keras_vit.inspection.figures.masks import draw_masks
-
-        examples = list(itertools.islice(examples_of(source), MASKS_SHOWN))
-        if not examples:
-            raise ValueError("Masks must be PNG files. Received: none that can be decoded")
-        draw_masks(*zip(*examples, strict=True), source.class_names, self.picture)
 
     def _decode_all(self, splits):
         """Decode all images; those that cannot be decoded are logged, and counted here."""
@@ -107,19 +101,15 @@ class Data(Command):
         from keras_vit.data.skipped import explaining_errors
 
         for split, source in splits.items():
-            dataset = self.load(split)
+            batches = self.load(split)
             with (
-                explaining_errors(dataset),
-                tqdm.tqdm(desc=f"decoding {split}", total=source.num_examples, unit="image") as bar,
+                explaining_errors(batches),
+                tqdm.tqdm(total=source.num_examples, desc=split) as bar,
             ):
-                for images, _ in dataset:
+                for images, _ in batches:
                     bar.update(len(images))
-            skipped = (
-                str(dataset.info.skipped)
-                if len(dataset.info.skipped)
-                else "all images can be decoded"
-            )
-            print(f"{split}: {skipped}")
+            skipped = batches.info.skipped
+            print(f"{split}: {skipped if len(skipped) else 'all images can be decoded'}")
             encoded = source.encoded().ignore_errors().as_numpy_iterator()
             if turned := sum(is_turned(image) for _, image, _ in encoded):
                 print(f"{split}: {turned} images are not upright by EXIF; `--upright` turns them")
@@ -157,7 +147,6 @@ class Data(Command):
 
         if any(source.has_masks for source in splits.values()):
             raise ValueError("`--records` is for datasets without masks. Received: one with masks")
-
         for name, source in splits.items():
             paths = write_records(source, self.records, name, self.num_files)
             written = sum(scan_records(path)[0] for path in paths)

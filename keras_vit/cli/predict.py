@@ -72,7 +72,7 @@ class Predict:
         Images that cannot be decoded are reported; where lines are printed, the status is then 1.
         """
         from keras_vit.cli.convert import as_image_size
-        from keras_vit.data.inputs.find import find_images
+        from keras_vit.data.inputs import find_images
         from keras_vit.data.sources.folder import SUFFIXES
         from keras_vit.serving import Predictor
 
@@ -148,7 +148,7 @@ class Predict:
         from keras_vit.checkpoints.trained import load_trained
         from keras_vit.cli.convert import as_image_size
         from keras_vit.data.images.decoding import decode
-        from keras_vit.data.inputs.find import find_images
+        from keras_vit.data.inputs import find_images
         from keras_vit.data.sources.folder import short_names
         from keras_vit.evaluation.segmentation import segment
         from keras_vit.inspection.figures.drawing import check_matplotlib

@@ -74,7 +74,7 @@ class Search:
         import numpy as np
 
         from keras_vit.cli.predict_lines import predicted
-        from keras_vit.data.inputs.find import find_images
+        from keras_vit.data.inputs import find_images
         from keras_vit.evaluation.stored import check_same_model, is_store, read_features
         from keras_vit.serving import Predictor
         from keras_vit.serving.prediction.models import digest_of_model
@@ -95,7 +95,7 @@ class Search:
             yield found["id"], found["features"], found["error"]
 
     def _draw(self, store, drawn):
-        from keras_vit.data.inputs.find import find_images, thumbnails
+        from keras_vit.data.inputs import find_images, thumbnails
         from keras_vit.evaluation.stored import is_store, read_features
         from keras_vit.inspection.figures.neighbors import draw_neighbors
 

@@ -1,7 +1,8 @@
-"""Several processes that work together, each of which reads its share of the data."""
+"""Several processes that share the data, and batches of equal size for several devices."""
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 
 def process():
@@ -20,3 +21,51 @@ def sum_over_processes(number):
     from jax.experimental.multihost_utils import process_allgather
 
     return int(process_allgather(np.array(number)).sum())
+
+
+def count_images(dataset):
+    """Return the number of images that a dataset yields: those that can be decoded."""
+    # Inputs may be a dictionary.
+    return sum(len(targets) for _, targets, *_ in dataset)
+
+
+def pad(dataset, batch_size, num_batches, weight=1.0):
+    """Fill the last batch of a dataset with images of weight 0, and add such batches.
+
+    Args:
+        dataset: dataset of `(inputs, targets)` or `(inputs, targets, weights)`; only its last batch
+            may be smaller.
+        batch_size: images in a batch.
+        num_batches: number of batches of the result.
+        weight: factor of the weights of the given images.
+
+    Returns:
+        A `tf.data.Dataset` of `(inputs, targets, weights)`.
+
+    Example:
+    >>> test = keras_vit.data.load("digits", "test", 16, batch_size=200)
+    >>> [float(np.sum(weights)) for _, _, weights in pad(test, 200, 3)]
+    [200.0, 159.0, 0.0]
+    """
+
+    def fill_part(part):
+        padding = [[0, batch_size - tf.shape(part)[0]], *[[0, 0]] * (part.shape.rank - 1)]
+        return tf.ensure_shape(tf.pad(part, padding), (batch_size, *part.shape[1:]))
+
+    def fill(inputs, labels, weights=1.0):
+        count = tf.shape(tf.nest.flatten(inputs)[0])[0]
+        shape = tf.concat([[count], tf.shape(weights)[1:]], axis=0)
+        weights = tf.broadcast_to(weights * tf.cast(weight, tf.float32), shape)
+        is_of_pixels = tf.is_tensor(labels) and labels.shape.rank == 3
+        if is_of_pixels and weights.shape.rank == 1:
+            # Keras does not broadcast the weights of images to masks.
+            weights = tf.broadcast_to(weights[:, None, None], tf.shape(labels))
+        return tf.nest.map_structure(fill_part, (inputs, labels, weights))
+
+    def empty_like(spec):
+        return tf.zeros([0, *spec.shape[1:]], spec.dtype)
+
+    empty = tf.nest.map_structure(empty_like, dataset.element_spec)
+    batches = dataset.concatenate(tf.data.Dataset.from_tensors(empty).repeat())
+    batches = batches.take(num_batches).map(fill)
+    return batches.apply(tf.data.experimental.assert_cardinality(num_batches))

@@ -18,7 +18,7 @@ import pyarrow.parquet
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.choices import PREDICTIONS_JOB, PREDICTIONS_RECORD
 from keras_vit.core.files import PARTIAL, differences, replacing
-from keras_vit.data.inputs.find import absolute_names, check_existing, find_images, is_dataset
+from keras_vit.data.inputs import absolute_names, check_existing, find_images, is_dataset
 from keras_vit.data.sources.kinds import find_kind
 from keras_vit.distributed.tables import TEXTS, output_types, to_table
 from keras_vit.serving.prediction.models import digest_of_model
@@ -35,7 +35,7 @@ class Job:
 
     Args:
         predictor: a `keras_vit.serving.Predictor`.
-        images: names of the images, as in `keras_vit.data.inputs.find.find_images`.
+        images: names of the images, as in `keras_vit.data.inputs.find_images`.
         output: directory of the parts.
         split: as in `find_images`.
         data_dir: as in `find_images`.

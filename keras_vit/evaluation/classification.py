@@ -11,7 +11,7 @@ import numpy as np
 import scipy.special
 import tqdm
 
-from keras_vit.core.imagenet import as_words
+from keras_vit.core.class_names import as_words
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.processes import process
 from keras_vit.data.skipped import explaining_errors

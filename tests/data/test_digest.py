@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.data import HashParts, find_source
-from keras_vit.data.inputs.find import find_images
+from keras_vit.data.inputs import find_images
 from tests.fixtures.images import encode, random_image, write_folder
 from tests.fixtures.masks import write_masks
 from tests.fixtures.records import write_tfrecord

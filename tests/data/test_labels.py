@@ -9,8 +9,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.core.class_names import check_class_names
-from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names, read_labels
+from keras_vit.core.class_names import (
+    LABEL_FILES,
+    check_class_names,
+    imagenet_class_names,
+    read_labels,
+)
 from keras_vit.data.labels import decode_predictions
 
 pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_vit.data import load
-from keras_vit.data.padding import pad
+from keras_vit.data.processes import pad
 from tests.fixtures.masks import write_masks
 
 

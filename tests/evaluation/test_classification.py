@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.core.imagenet import imagenet_class_names, read_labels
+from keras_vit.core.class_names import imagenet_class_names, read_labels
 from keras_vit.data import load
 from keras_vit.evaluation.classification import check_same_classes, evaluate, predictions
 from keras_vit.evaluation.features import extract_features

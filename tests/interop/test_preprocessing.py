@@ -11,8 +11,8 @@ import torch
 import transformers
 
 import keras_vit
-from keras_vit.checkpoints.configuration.images import CROP
-from keras_vit.checkpoints.configuration.images import PROCESSORS as PROCESSORS_OF_OURS
+from keras_vit.checkpoints.configuration import CROP
+from keras_vit.checkpoints.configuration import PROCESSORS as PROCESSORS_OF_OURS
 from keras_vit.core.images import ImageSpec
 from keras_vit.data.images.transforms import read_evaluation_image
 from tests.data.images.test_resizing import photograph

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.core.imagenet import imagenet_class_names, read_labels
+from keras_vit.core.class_names import imagenet_class_names, read_labels
 from keras_vit.core.images import ImageSpec
 from keras_vit.models import vision_transformer
 from keras_vit.models.variants import is_variant

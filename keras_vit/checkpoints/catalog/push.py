@@ -1,15 +1,161 @@
-"""Upload a directory of weights, with its model card, to a repository of the Hugging Face Hub."""
+"""Upload weights with a model card to the Hugging Face Hub."""
 
+import contextlib
+import dataclasses
 import os
 import pathlib
+import urllib.parse
 from typing import Any
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.catalog.card import model_card
-from keras_vit.checkpoints.catalog.hub import naming_hub, parse_repository
+from keras_vit.checkpoints.catalog import CHECKPOINTS
+from keras_vit.checkpoints.catalog.augreg import parse_augreg
+from keras_vit.checkpoints.catalog.hub import ADDRESS, naming_hub, parse_repository
 from keras_vit.checkpoints.configuration import MODEL, PREPROCESSOR, PROCESSOR, TF_MODEL
+from keras_vit.checkpoints.positions import image_spec_for
 from keras_vit.checkpoints.reader import open_checkpoint
+from keras_vit.checkpoints.summary import inspect_checkpoint
 from keras_vit.version import __version__
+
+MAX_NAMED = 10
+
+TEXT = """---
+{metadata}
+---
+
+# {title}
+
+{what}, written by keras_vit {version}.
+
+{facts}
+
+## Keras
+
+```python
+import keras_vit
+
+model = keras_vit.from_checkpoint("hf://{address}")
+# Pixels from 0 to 255, resized as above.
+outputs = model(keras_vit.preprocess(images))
+```
+"""
+
+
+def model_card(
+    directory: str | os.PathLike,
+    name: str,
+    *,
+    source: str | None = None,
+    finetuned: bool = False,
+    accuracy: str | None = None,
+    license: str | None = None,
+) -> Any:
+    """Describe a directory of weights for people who find it on the Hugging Face Hub.
+
+    The facts are those of the files: architecture, classes, image size, normalization, resizing.
+
+    Args:
+        directory: directory of timm or transformers that `save_checkpoint` wrote.
+        name: name of the repository, `ORG/NAME` or `ORG/NAME@BRANCH`, for the code that loads it.
+        source: name or address that the weights came from, as in `from_checkpoint`. Paths are not
+            mentioned.
+        finetuned: whether the weights were trained further since they came from `source`.
+        accuracy: a known accuracy in words, such as `"93.2 % on oxford_iiit_pet"`.
+        license: license of the weights, as the Hub spells it. If it is `None` and they were only
+            converted from a repository of the Hub, it is that of the repository.
+
+    Returns:
+        A `huggingface_hub.ModelCard`.
+
+    Raises:
+        ValueError: if `directory` cannot be read, or `name` is not that of a repository.
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
+    >>> keras_vit.save_checkpoint(model, tmp_path / "pets", "timm", class_names=["cat", "dog"])
+    >>> card = keras_vit.checkpoints.model_card(tmp_path / "pets", "org/pets")
+    >>> card.data.library_name, card.data.pipeline_tag
+    ('timm', 'image-classification')
+    """
+    from huggingface_hub import ModelCard, ModelCardData
+
+    repository, branch = parse_repository(name)
+    directory = pathlib.Path(directory).expanduser()
+    summary = inspect_checkpoint(directory)
+    with open_checkpoint(directory) as checkpoint:
+        row = checkpoint.format
+        image_spec = image_spec_for(checkpoint, summary.options, summary.options.image_size)
+    height, width = summary.options.image_size
+    task = "image-classification" if summary.options.num_classes else "image-feature-extraction"
+    base = ADDRESS.fullmatch(str(source))
+    data = ModelCardData(
+        base_model=base["repository"] if base else None,
+        library_name="timm" if "timm" in (row.name, row.family) else "transformers",
+        pipeline_tag=task,
+        tags=["keras_vit", "vision", "vision-transformer"],
+        license=license,
+    )
+    if base and license is None and not finetuned:
+        _copy_license(base["repository"], data)
+    facts = {
+        "Weights": _origin(str(source), "fine-tuned" if finetuned else "converted"),
+        "Classes": _classes(summary),
+        "Accuracy": accuracy,
+        "Parameters": f"{summary.parameters:,}",
+        "Images": f"{height} x {width} pixels (height x width)",
+        "Preprocessing": ", ".join(f"{k}={v}" for k, v in dataclasses.asdict(image_spec).items()),
+    }
+    text = TEXT.format(
+        metadata=data.to_yaml(),
+        title=repository.partition("/")[2],
+        what=f"{summary.variant or 'Vision Transformer'} for {task.replace('-', ' ')}",
+        version=__version__,
+        facts="\n".join(f"- {fact}: {text}" for fact, text in facts.items() if text),
+        address=f"{repository}@{branch}" if branch else repository,
+    )
+    return ModelCard(text)
+
+
+def _copy_license(repository, data):
+    """Copy the license in the model card of a repository, if it has one."""
+    from huggingface_hub import ModelCard
+
+    # Weights are uploaded without a license if there is no card, or it cannot be read.
+    with contextlib.suppress(Exception):
+        own = ModelCard.load(repository).data
+        for name in ("license", "license_name", "license_link"):
+            setattr(data, name, own.get(name))
+
+
+def _origin(source, how):
+    """Return where the weights come from, in Markdown; `None` for a path."""
+    if (base := ADDRESS.fullmatch(source)) is not None:
+        repository = base["repository"]
+        place = f"[{repository}](https://huggingface.co/{repository})"
+        return f"{how} from {place}" + (f" at {base['revision']}" if base["revision"] else "")
+    for row in CHECKPOINTS:
+        if source in (row.name, row.url):
+            return f"{how} from `{row.name}`, {row.url}"
+    with contextlib.suppress(ValueError):
+        return f"{how} from {parse_augreg(source).url}"
+    # Queries and users of addresses may be secret.
+    parts = urllib.parse.urlsplit(source)
+    if parts.scheme in ("https", "http", "gs"):
+        return f"{how} from {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return None
+
+
+def _classes(summary):
+    """Return the number of classes and the first names."""
+    number, names = summary.options.num_classes, summary.class_names or ()
+    if not number:
+        return "none; the outputs are the pooled representation"
+    # Names may have characters of Markdown.
+    listed = ", ".join(f"`{name}`" for name in names[:MAX_NAMED])
+    more = ", ..." if len(names) > MAX_NAMED else ""
+    untrained = "; the head is zero and has to be trained" if summary.head_state == "zero" else ""
+    return f"{number}" + (f" ({listed}{more})" if names else "") + untrained
+
 
 CARD = "README.md"
 # Files that are read instead of others.

@@ -11,8 +11,8 @@ from keras_vit.checkpoints.formats.big_vision import BIG_VISION
 from keras_vit.checkpoints.formats.google import GOOGLE
 from keras_vit.checkpoints.formats.keras import KERAS
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
-from keras_vit.checkpoints.formats.timm.eva import TIMM_EVA
-from keras_vit.checkpoints.formats.timm.vit import TIMM
+from keras_vit.checkpoints.formats.timm import TIMM
+from keras_vit.checkpoints.formats.timm_eva import TIMM_EVA
 from keras_vit.checkpoints.formats.transformers.clip import CLIP
 from keras_vit.checkpoints.formats.transformers.deit import HUGGINGFACE_DEIT
 from keras_vit.checkpoints.formats.transformers.dinov2 import DINOV2, DINOV2_WITH_REGISTERS

@@ -9,7 +9,7 @@ from keras import ops
 
 import keras_vit
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
-from keras_vit.checkpoints.configuration.images import IMAGENET, OPENAI
+from keras_vit.checkpoints.configuration import IMAGENET, OPENAI
 from keras_vit.core.images import WHOLE_IMAGE
 from tests.fixtures.checkpoint_files import config_next_to
 from tests.fixtures.reference import assert_logits, case_model, case_path

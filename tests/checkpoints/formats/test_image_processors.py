@@ -6,13 +6,13 @@ import json
 import pytest
 
 from keras_vit import from_checkpoint
-from keras_vit.checkpoints.configuration import images
+from keras_vit.checkpoints.configuration import OPENAI as CLIP_IMAGES
 from keras_vit.core.images import ImageSpec
 from tests.fixtures.checkpoint_files import config_next_to
 
 SQUARE = {"height": 32, "width": 32}
 WHOLE = ImageSpec("bilinear", antialias=True)
-OPENAI = {"mean": images.OPENAI[0], "deviation": images.OPENAI[1]}
+OPENAI = {"mean": CLIP_IMAGES[0], "deviation": CLIP_IMAGES[1]}
 SMALLER_SIDE = ImageSpec("bicubic", antialias=True, keeps_aspect_ratio=True, **OPENAI)
 
 

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from keras_vit.data import find_source, write_records
-from keras_vit.data.inputs.find import absolute_names, find_images
+from keras_vit.data.inputs import absolute_names, find_images
 from keras_vit.data.sources.splits import SPLITS
 from tests.fixtures.images import encode, random_image, write_folder
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from keras_vit.cli import main
-from keras_vit.core.imagenet import imagenet_class_names
+from keras_vit.core.class_names import imagenet_class_names
 from keras_vit.data import find_source, load
-from keras_vit.data.inputs.find import find_images
+from keras_vit.data.inputs import find_images
 from keras_vit.data.loading import find_every
 from keras_vit.data.sources.objectnet import read_mappings
 from keras_vit.experiments.comparison import check_meant

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_vit.data import find_source, load, write_records
 from keras_vit.data.deduplication.hashes import hash_examples
 from keras_vit.data.digest import scan_records
-from keras_vit.data.inputs.find import find_images
+from keras_vit.data.inputs import find_images
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.sources.base import from_arrays
 from keras_vit.data.sources.splits import SPLITS

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from keras_vit.data import DATASETS, find_source, load
-from keras_vit.data.inputs.find import find_images
+from keras_vit.data.inputs import find_images
 from keras_vit.data.sources.splits import SPLITS
 from tests.fixtures.images import identify
 from tests.fixtures.photos import broken_images, write_photos

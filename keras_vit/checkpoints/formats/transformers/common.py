@@ -14,8 +14,7 @@ from keras_vit.checkpoints.architecture import (
     logger,
     torch_options,
 )
-from keras_vit.checkpoints.configuration import CONFIGURATION
-from keras_vit.checkpoints.configuration.images import preprocessor_of
+from keras_vit.checkpoints.configuration import CONFIGURATION, preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, torch_layer
 from keras_vit.models.options import VitOptions

@@ -8,7 +8,7 @@ import functools
 import math
 
 from keras_vit.checkpoints.architecture import grid_of
-from keras_vit.checkpoints.configuration.images import naflex_preprocessor_of, preprocessor_of
+from keras_vit.checkpoints.configuration import naflex_preprocessor_of, preprocessor_of
 from keras_vit.checkpoints.formats.transformers.clip import (
     BLOCK_ROWS,
     CLASS_TOKEN,

@@ -1,12 +1,88 @@
-"""How the files next to weights say that images are normalized, resized and cropped."""
+"""The files of a directory of weights, and what its JSON files record of classes and images."""
 
+import collections
 import dataclasses
+import json
 import math
 import re
 
 from keras_vit.checkpoints.architecture import grid_of, logger, per_channel
 from keras_vit.core.arguments import is_integer
+from keras_vit.core.class_names import check_class_names
 from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
+
+MODEL = "model.safetensors"
+SHARD_INDEX = f"{MODEL}.index.json"
+TF_MODEL = "tf_model.h5"
+PREPROCESSOR = "preprocessor_config.json"
+CONFIGURATION = ("config.json", PREPROCESSOR)
+# transformers 5 saves the settings of images in it, where there are also settings of texts.
+PROCESSOR = "processor_config.json"
+
+
+def has_configuration(path):
+    """Return whether JSON files describe the weights in a file of this name."""
+    return path.suffix in (".safetensors", ".h5") and not path.name.endswith(".weights.h5")
+
+
+def read_configuration(directory):
+    """Return the contents of a `config.json`, and the settings of an image processor.
+
+    Each is empty if there is none. As in transformers, settings in a `processor_config.json` come
+    before those in a `preprocessor_config.json`.
+    """
+    config, processor = (read_json(directory / name) for name in ("config.json", PROCESSOR))
+    objects = (config, "pretrained_cfg"), (config, "model_args"), (processor, "image_processor")
+    for contents, name in objects:
+        if not isinstance(contents.get(name) or {}, dict):
+            raise ValueError(
+                f"`{name}` of {str(directory)!r} must be a JSON object. "
+                f"Received: {name}={contents[name]!r:.80}"
+            )
+    return config, processor.get("image_processor") or read_json(directory / PREPROCESSOR)
+
+
+def read_json(path):
+    """Return the JSON object in a file; empty if there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        contents = json.loads(path.read_text(encoding="utf-8"))
+    # A RecursionError is that of deeply nested JSON.
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{str(path)!r} must hold JSON. Received: {error}") from error
+    if not isinstance(contents, dict):
+        raise ValueError(f"{str(path)!r} must hold a JSON object. Received: {contents!r:.60}")
+    return contents
+
+
+def valid_class_names(names, num_classes, path):
+    """Check the names of classes that are recorded next to the weights in `path`.
+
+    Return a tuple that `check_class_names` accepts, or `None` if none are recorded for
+    `num_classes` classes. If several classes have one name, as in ImageNet, their numbers follow
+    it.
+    """
+    if not names or not num_classes:
+        return None
+    try:
+        what = f"The class names in the config.json of {path}"
+        return check_class_names(_numbered(names), what, num_classes)
+    except ValueError as error:
+        logger.warning("names of classes are ignored: %s", error)
+        return None
+
+
+def _numbered(names):
+    """Append the number of the class to each name that several classes have."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return names
+    counts = collections.Counter(map(str.casefold, names))
+    return [
+        name if counts[name.casefold()] == 1 else f"{name} ({index})"
+        for index, name in enumerate(names)
+    ]
+
 
 # Mean and standard deviation of pixels in [0, 1]: of the images of ImageNet, and of those of CLIP.
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -1,8 +1,9 @@
-"""timm's `Eva` with the rotary positions of DINOv3: `.safetensors` with a `config.json`."""
+"""EVA in timm."""
 
 from keras_vit.checkpoints.architecture import in_order, num_registers, output_size, torch_options
 from keras_vit.checkpoints.formats.base import Format
-from keras_vit.checkpoints.formats.timm.configuration import (
+from keras_vit.checkpoints.formats.timm import (
+    BLOCK,
     arguments_of,
     check_arguments,
     check_others,
@@ -12,7 +13,6 @@ from keras_vit.checkpoints.formats.timm.configuration import (
     ratio,
     refused_pooling,
 )
-from keras_vit.checkpoints.formats.timm.vit import BLOCK
 from keras_vit.checkpoints.weight_map import Naming, Row, packed, torch_layer, torch_norm
 from keras_vit.core.choices import ROTARY_BASE
 from keras_vit.models.options import VitOptions

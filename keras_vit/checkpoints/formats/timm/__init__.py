@@ -1,1 +1,0 @@
-"""The layouts of timm: one file per class of models."""
