@@ -20,7 +20,7 @@ def pytest_ignore_collect(collection_path, config):
 
 # Examples that take a second or more: trainings, exports, evaluations.
 SLOW_EXAMPLES = {
-    "checkpoints.catalog.card.model_card",
+    "checkpoints.catalog.push.model_card",
     "checkpoints.save.save_checkpoint",
     "data.deduplication.copies.find_groups",
     "data.deduplication.copies.find_duplicates",
