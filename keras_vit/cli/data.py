@@ -92,7 +92,7 @@ class Data(Command):
 
     def _draw_masks(self, source):
         from keras_vit.data.sources.masks import examples_of
-        from keras_vit.inspection.figures.masks import draw_masks
+        from keras_vit.inspection.figures.drawing import draw_masks
 
         examples = list(itertools.islice(examples_of(source), MASKS_SHOWN))
         if not examples:

@@ -152,7 +152,7 @@ class Predict:
         from keras_vit.data.sources.folder import short_names
         from keras_vit.evaluation.segmentation import segment
         from keras_vit.inspection.figures.drawing import check_matplotlib
-        from keras_vit.inspection.figures.masks import draw_masks
+        from keras_vit.inspection.figures.drawing import draw_masks
         from keras_vit.models.parts import is_segmenter
         from keras_vit.serving.predict import find_export, read_image
 

@@ -97,7 +97,7 @@ class Search:
     def _draw(self, store, drawn):
         from keras_vit.data.inputs.find import find_images, thumbnails
         from keras_vit.evaluation.stored import is_store, read_features
-        from keras_vit.inspection.figures.neighbors import draw_neighbors
+        from keras_vit.inspection.figures.drawing import draw_neighbors
 
         def images_of(record):
             images = find_images(record["images"], record["split"], record.get("data_dir"))
