@@ -93,7 +93,7 @@ class Benchmark:
     def _show_files(self, costs):
         import importlib.util
 
-        from keras_vit.inspection.figures.costs import draw_costs
+        from keras_vit.inspection.figures.charts import draw_costs
 
         if self.output is None or not any(cost.points for cost in costs):
             return

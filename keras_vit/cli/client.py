@@ -31,10 +31,8 @@ class Client:
 
     def run(self):
         """Print a line for each image; non-images are reported, and the exit status is then 1."""
-        from keras_vit.cli.predict import check_images
         from keras_vit.serving.client import Client as Server
 
-        check_images(self.images, self.top)
         with Server(self.url, self.timeout) as server:
             results = [_print_classes(image, server, self.top) for image in self.images]
         if not all(results):

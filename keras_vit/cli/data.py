@@ -80,8 +80,7 @@ class Data(Command):
     def _draw(self, train, evaluated, source):
         """Draw masks, or images of training and of the split `evaluated` with its source."""
         from keras_vit.data.sources.masks import examples_of
-        from keras_vit.inspection.figures.drawing import draw_contact_sheet
-        from keras_vit.inspection.figures.masks import draw_masks
+        from keras_vit.inspection.figures.drawing import draw_contact_sheet, draw_masks
 
         if source.has_masks:
             examples = itertools.islice(examples_of(train.info.dataset.source), MASKS_SHOWN)

@@ -169,7 +169,7 @@ class Evaluate(Reading):
             write_confusion(matrix, names, self.confusion)
             print(f"confusion matrix: {self.confusion}")
         if self.confusion_figure:
-            from keras_vit.inspection.figures.confusion import draw_confusion
+            from keras_vit.inspection.figures.charts import draw_confusion
 
             draw_confusion(matrix, names, self.confusion_figure)
             print(f"confusion matrix: {self.confusion_figure}")

@@ -218,7 +218,7 @@ def show_run(run, callbacks, data):
     predictor = run.workdir / PREDICTOR_MODEL
     if data is not None and predictor.exists() and importlib.util.find_spec("matplotlib"):
         from keras_vit.data import load, mask_patches
-        from keras_vit.inspection.figures.masked_patches import draw_masked_patches
+        from keras_vit.inspection.figures.drawing import draw_masked_patches
         from keras_vit.models.files import load_model
         from keras_vit.models.parts import token_stride
 

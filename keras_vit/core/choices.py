@@ -19,7 +19,5 @@ ENCODED_COLUMNS = ("bytes", "content", "image")
 # File of the settings in a directory of predictions. Readers of Parquet ignore files that begin
 # with an underscore or a dot.
 PREDICTIONS_RECORD = "_predictions.json"
-# Key in the metadata of each of its files: the digest of these settings.
-PREDICTIONS_JOB = b"keras_vit.job"
 # Types that `Predictor` computes in.
 DTYPES = ("float32", "bfloat16", "float16")

@@ -5,8 +5,12 @@ import hashlib
 import json
 import pathlib
 import shutil
+import time
 
 from keras_vit.core.files import LOCK_FILE, PARTIAL, exclusive_lock, write_text
+
+# Seconds after which no process can be writing a file of a shared directory any more.
+_ABANDONED = 600
 
 
 class RunDir:
@@ -45,8 +49,12 @@ class RunDir:
         self.before = {}
 
     @contextlib.contextmanager
-    def open(self):
-        """Begin or resume the job in a `with`, as the only process.
+    def open(self, shared=False):
+        """Begin or resume the job in a `with`.
+
+        Args:
+            shared: whether other processes may do other parts of the job at the same time. Only the
+                beginning is alone then, and a process that fails removes nothing.
 
         Raises:
             ValueError: if the directory holds something else or other settings, or another process
@@ -56,12 +64,18 @@ class RunDir:
         is_new = not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         try:
-            with self._lock():
-                is_begun = self._begin()
+            with contextlib.ExitStack() as lock:
+                if shared:
+                    # Before it would wait for a job that works here alone.
+                    self.check()
+                lock.enter_context(self._lock(wait=shared))
+                is_begun = self._begin(shared)
+                if shared:
+                    lock.close()
                 try:
                     yield self
                 except BaseException:
-                    if is_begun and {*self.parts()} <= {*self.scratch}:
+                    if is_begun and not shared and {*self.parts()} <= {*self.scratch}:
                         self._remove()
                     raise
         except BaseException:
@@ -106,10 +120,10 @@ class RunDir:
         return self.path / name
 
     @contextlib.contextmanager
-    def _lock(self):
+    def _lock(self, wait):
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(exclusive_lock(self.path, wait=False))
+                stack.enter_context(exclusive_lock(self.path, wait=wait))
             except TimeoutError as error:
                 raise ValueError(
                     "Only one process may work in a directory. "
@@ -132,12 +146,13 @@ class RunDir:
             )
         return holds_job
 
-    def _begin(self):
+    def _begin(self, shared):
         """Check the directory and the settings; return whether the job is a new one."""
         file, holds_job = self.path / self.file, self.check()
         # A killed process was writing them.
         for partial in self.path.glob(f".*{PARTIAL}*"):
-            partial.unlink()
+            if not shared or time.time() - partial.stat().st_mtime > _ABANDONED:
+                partial.unlink()
         if holds_job:
             # They are recorded when all are compared: what may differ may be wrong.
             self.before = json.loads(file.read_text(encoding="utf-8"))

@@ -6,36 +6,33 @@ machines write what one process would, and what is there need not be computed ag
 
 import dataclasses
 import functools
-import hashlib
-import json
 import math
 import pathlib
-import time
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.core.choices import PREDICTIONS_JOB, PREDICTIONS_RECORD
-from keras_vit.core.files import PARTIAL, differences, replacing
+from keras_vit.core.choices import PREDICTIONS_RECORD
+from keras_vit.core.files import replacing
+from keras_vit.core.run_dir import RunDir
 from keras_vit.data.inputs import absolute_names, check_existing, find_images, is_dataset
 from keras_vit.data.sources.kinds import find_kind
-from keras_vit.distributed.tables import TEXTS, output_types, to_table
 from keras_vit.serving.prediction.models import digest_of_model
 from keras_vit.serving.prediction.predictor import Predictor
 
-_PARTS = "part-*-of-*.parquet"
-# Seconds after which no process can be writing a file of one part.
-_ABANDONED = 600
+_TEXTS, _NUMBERS = pyarrow.string(), pyarrow.float32()
+_DEPTHS = {"probabilities": 1, "logits": 1, "features": 1, "attention_distance": 2}
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What is predicted, and where to, for the workers that do it.
+    """Predictions in a directory. It is pickled as its arguments, for workers that write parts.
 
     Args:
         predictor: a `keras_vit.serving.Predictor`.
-        images: names of the images, as in `keras_vit.data.inputs.find_images`.
+        images: names of the images, as in `keras_vit.data.inputs_images`.
         output: directory of the parts.
         split: as in `find_images`.
         data_dir: as in `find_images`.
@@ -53,53 +50,62 @@ class Job:
         check_integer("part_size", self.part_size, 1)
         object.__setattr__(self, "images", absolute_names(self.images))
         object.__setattr__(self, "output", pathlib.Path(self.output).expanduser().absolute())
-        for folder in filter(pathlib.Path.is_dir, map(_path_of, self.images)):
-            if self.output.resolve().is_relative_to(folder.resolve()):
+        paths = (find_kind(name)[1] if is_dataset(name) else name for name in self.images)
+        for folder in map(pathlib.Path, filter(None, paths)):
+            if folder.is_dir() and self.output.resolve().is_relative_to(folder.resolve()):
                 # It would be a class the next time.
                 raise ValueError(
                     "`output` must not be in the folder of the images. "
                     f"Received: output={str(self.output)!r}, images={str(folder)!r}"
                 )
 
+    def __reduce__(self):
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
-def _path_of(name):
-    """Return the path of images; of a dataset without a path one that does not exist."""
-    is_path = not is_dataset(name)
-    return pathlib.Path(name if is_path else find_kind(name)[1] or "/no path/")
+    @functools.cached_property
+    def rows(self):
+        """The images as `keras_vit.data.inputs.ImageRows`; each process finds them itself."""
+        return find_images(self.images, self.split, self.data_dir)
 
+    @property
+    def count(self):
+        """Number of parts."""
+        return math.ceil(self.rows.num_images / self.part_size)
 
-class Parts:
-    """The parts of a job, for one worker.
+    def begin(self):
+        """Record what is predicted in a new directory, or check that a directory is of this job.
 
-    Args:
-        job: a `Job`.
-        digest: `digest` of the `Parts` of the process that has begun the job, for its workers: they
-            do not check again that the directory is that of the job.
-
-    Raises:
-        ValueError: if the directory is of another job, or there are no images.
-    """
-
-    def __init__(self, job, digest=None):
-        if digest is None:
-            check_existing(job.images)
-        self.job = job
-        self.images = find_images(job.images, job.split, job.data_dir)
-        self.count = math.ceil(self.images.num_images / job.part_size)
-        self.digest = _record(job, self.images) if digest is None else digest
+        Raises:
+            ValueError: if the directory is of another job, or there are no images.
+        """
+        check_existing(self.images)
+        predictor = self.predictor
+        settings = {
+            "images": self.images,
+            "split": self.split,
+            "num_images": self.rows.num_images,
+            "digest_of_images": self.rows.digest(),
+            "digest_of_model": digest_of_model(predictor.path),
+            **{name: getattr(predictor, name) for name in ("outputs", "dtype", "image_size")},
+            "part_size": self.part_size,
+        }
+        others = {
+            "model": predictor.path,
+            "data_dir": None if self.data_dir is None else str(self.data_dir),
+            "class_names": self.rows.class_names,
+        }
+        options = {"file": PREDICTIONS_RECORD, "others": tuple(others)}
+        with RunDir(self.output, {**others, **settings}, resume=True, **options).open(shared=True):
+            pass
 
     def path(self, part):
         """Return the file of a part."""
-        return self.job.output / f"part-{part:05d}-of-{self.count:05d}.parquet"
+        return self.output / f"part-{part:05d}-of-{self.count:05d}.parquet"
 
-    def bounds(self, part):
-        """Return the number of the first image of a part, and the one after its last."""
-        start = part * self.job.part_size
-        return start, min(start + self.job.part_size, self.images.num_images)
-
-    def size(self, parts):
-        """Return the number of images in a list of parts."""
-        return sum(stop - start for start, stop in map(self.bounds, parts))
+    def numbers(self, part):
+        """Return the range of the numbers of a part's images."""
+        start = part * self.part_size
+        return range(start, min(start + self.part_size, self.rows.num_images))
 
     def of_shard(self, shard):
         """Return the parts of a shard, `(index, count)`, which follow one another."""
@@ -107,138 +113,76 @@ class Parts:
         return range(self.count * index // count, self.count * (index + 1) // count)
 
     def missing(self, shard=(0, 1)):
-        """Return the parts of a shard that are not there yet."""
+        """Return the parts of a shard that are not there, or not whole."""
         return [part for part in self.of_shard(shard) if not self._is_there(part)]
 
-    def write(self, part, on_images=None):
-        """Predict a part and write its file; return the number of images that are broken."""
-        predictor, images = self.job.predictor, self.images
-        found = predictor(images.columns(*self.bounds(part)), on_images)
-        table = to_table(found, {**self._types_of_images, **output_types(predictor)})
-        self._check_own_directory()
-        with replacing(self.path(part)) as partial:
-            table = table.replace_schema_metadata({PREDICTIONS_JOB: self.digest})
-            pyarrow.parquet.write_table(table, partial)
-        return len(table) - table["error"].null_count
-
-    def _check_own_directory(self):
-        """Refuse to write where another job began after this one, before either wrote a part."""
-        if _read_record(self.job.output).get("digest") != self.digest:
-            raise ValueError(
-                "`output` must be of one job. "
-                f"Received: output={str(self.job.output)!r}, where another one began meanwhile"
-            )
-
-    @functools.cached_property
-    def _types_of_images(self):
-        if not self.images.has_labels:
-            return {"id": TEXTS}
-        several = self.images.has_several_labels
-        return {"id": TEXTS, "label": pyarrow.list_(TEXTS) if several else TEXTS}
-
     def _is_there(self, part):
-        path, (start, stop) = self.path(part), self.bounds(part)
-        if not path.exists():
-            return False
         try:
-            found = pyarrow.parquet.read_metadata(path)
+            found = pyarrow.parquet.read_metadata(self.path(part))
         except (OSError, pyarrow.ArrowException):
-            # Damaged: it is written again.
             return False
-        # One of another job that ran at the same time is written again, too.
-        is_own = (found.metadata or {}).get(PREDICTIONS_JOB) == self.digest.encode()
-        return is_own and found.num_rows == stop - start
+        return found.num_rows == len(self.numbers(part))
+
+    def write(self, part, on_images=None):
+        """Predict a part and write its file.
+
+        Args:
+            part: number of the part.
+            on_images: as in the call of a `Predictor`.
+
+        Returns:
+            `(images, broken)`: the numbers of its images, and of those that cannot be decoded.
+        """
+        numbers, types = self.numbers(part), {"id": _TEXTS}
+        if self.rows.has_labels:
+            types["label"] = _nested(_TEXTS, int(self.rows.has_several_labels))
+        found = self.predictor(self.rows.columns(numbers.start, numbers.stop), on_images)
+        table = to_table(found, types | output_types(self.predictor))
+        with replacing(self.path(part)) as partial:
+            pyarrow.parquet.write_table(table, partial)
+        return len(table), len(table) - table["error"].null_count
 
 
-class PartWriter:
-    """A function that writes a part, for workers of engines: it finds the images when called.
+def output_types(predictor):
+    """Return a dictionary from the columns that a predictor adds to their Arrow types."""
+    several = predictor.model.thresholds is not None
+    types = {"prediction": _nested(_TEXTS, several), "probability": _nested(_NUMBERS, several)}
+    types |= {name: _nested(_NUMBERS, depth) for name, depth in _DEPTHS.items()}
+    return {name: types[name] for name in predictor.outputs} | {"error": _TEXTS}
+
+
+def _nested(kind, depth):
+    return _nested(pyarrow.list_(kind), depth - 1) if depth else kind
+
+
+def to_table(columns, types):
+    """Return columns as a table: lists of numbers, and null for images that cannot be decoded.
 
     Args:
-        job: a `Job`.
-        digest: as in `Parts`.
+        columns: dictionary of arrays, as a `Predictor` returns them.
+        types: dictionary from all of their names to Arrow types.
+
+    Returns:
+        A `pyarrow.Table` with the columns in the order of `types`.
     """
-
-    def __init__(self, job, digest):
-        self._find = functools.partial(Parts, job, digest)
-        self._parts = None
-
-    def __call__(self, part, on_images=None):
-        """Write a part; return `(images, broken)`, the numbers of its images."""
-        self._parts = self._parts or self._find()
-        return self._parts.size([part]), self._parts.write(part, on_images)
+    is_broken = np.array([error is not None for error in columns["error"]], bool)
+    arrays = {name: _array(columns[name], kind, is_broken) for name, kind in types.items()}
+    return pyarrow.table(arrays)
 
 
-def remove_abandoned(output):
-    """Remove the files that killed processes were writing."""
-    for path in pathlib.Path(output).glob(f".*{PARTIAL}.*"):
-        if time.time() - path.stat().st_mtime > _ABANDONED:
-            path.unlink(missing_ok=True)
+def _array(values, kind, is_broken):
+    if values.dtype == object:
+        return pyarrow.array(values.tolist(), kind)
+    if values.ndim == 1:
+        return pyarrow.array(values, kind, mask=is_broken)
+    return _lists(values, is_broken)
 
 
-def _record(job, images):
-    """Write what a job predicts to its directory, or check that it is the job of the directory.
-
-    Return a digest of it.
-    """
-    path, predictor = job.output / PREDICTIONS_RECORD, job.predictor
-    record = {
-        "images": list(job.images),
-        "split": job.split,
-        "num_images": images.num_images,
-        "digest_of_images": images.digest(),
-        "digest_of_model": digest_of_model(predictor.path),
-        "outputs": list(predictor.outputs),
-        "dtype": predictor.dtype,
-        "image_size": predictor.image_size,
-        "part_size": job.part_size,
-    }
-    digest = hashlib.sha256(json.dumps(record).encode()).hexdigest()[:16]
-    more = {
-        "digest": digest,
-        "model": predictor.path,
-        "data_dir": None if job.data_dir is None else str(job.data_dir),
-        "class_names": images.class_names,
-    }
-    _check_files(job.output)
-    try:
-        # Settings may change as long as nothing was predicted.
-        if not any(job.output.glob(_PARTS)):
-            job.output.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as partial:
-                text = json.dumps({**more, **record}, indent=2)
-                partial.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ValueError(
-            "`output` must be a directory that can be written. "
-            f"Received: output={str(job.output)!r} ({error})"
-        ) from error
-    before = _read_record(job.output)
-    changed = differences({name: before.get(name) for name in record}, record)
-    if changed:
-        raise ValueError(
-            "`output` must be a new directory, or one of the same model, images and settings. "
-            f"Received: output={str(job.output)!r}, begun with others: {changed[0]:.300}"
-            + (f" and {len(changed) - 1} more" if changed[1:] else "")
-        )
-    return digest
-
-
-def _read_record(output):
-    path = output / PREDICTIONS_RECORD
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} must be there, in JSON. Received: {error}") from error
-
-
-def _check_files(output):
-    """Refuse a directory with other files than predictions, or predictions of others."""
-    names = {path.name for path in output.iterdir()} if output.is_dir() else set()
-    parts = {path.name for path in output.glob(_PARTS)}
-    others = {name for name in names - parts - {PREDICTIONS_RECORD} if name[0] != "."}
-    # Another worker may write the first part now, but has written the record before.
-    if others or (parts and not (output / PREDICTIONS_RECORD).exists()):
-        raise ValueError(
-            "`output` must be a new directory, or one of predictions of this command. "
-            f"Received: output={str(output)!r}, which has {min(others or parts)}"
-        )
+def _lists(values, is_broken=None):
+    """Return an array `(rows, ...)` as lists, without a Python object for each number."""
+    rows, length = values.shape[:2]
+    inner = values.reshape(rows * length, *values.shape[2:])
+    inner = _lists(inner) if inner.ndim > 1 else pyarrow.array(inner)
+    offsets = pyarrow.array(range(0, rows * length + 1, length), pyarrow.int32())
+    mask = None if is_broken is None else pyarrow.array(is_broken)
+    return pyarrow.ListArray.from_arrays(offsets, inner, mask=mask)

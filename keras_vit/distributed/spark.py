@@ -1,6 +1,6 @@
-"""Predictions on a cluster of Spark."""
+"""Predictions on a cluster of Spark (`pip install 'keras-vit-zoo[spark]'`)."""
 
-from keras_vit.distributed.tables import output_types
+from keras_vit.distributed.batch import output_types
 from keras_vit.serving.prediction.predictor import Predictor
 
 
@@ -22,17 +22,12 @@ def predict(dataframe, model, **settings):
         A `pyspark.sql.DataFrame` with the other columns, those of `outputs`, and `error`.
 
     Raises:
-        ImportError: if Spark is not installed.
         ValueError: if an argument of `Predictor` is out of range or the model cannot be loaded.
     """
-    try:
-        import pandas as pd
-        from pyspark.sql.pandas.types import from_arrow_type
-        from pyspark.sql.types import StructField, StructType
-    except ImportError as error:
-        raise ImportError(
-            f"Spark is not installed: pip install 'keras-vit-zoo[spark]'. Received: {error}"
-        ) from error
+    import pandas as pd
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
     predictor = Predictor(model, **settings)
     column = predictor.image_column(dataframe.columns)
     added = output_types(predictor)

@@ -9,7 +9,8 @@ import pathlib
 import numpy as np
 
 from keras_vit.core.arguments import as_objects
-from keras_vit.core.choices import PREDICTIONS_JOB, PREDICTIONS_RECORD
+from keras_vit.core.choices import PREDICTIONS_RECORD
+from keras_vit.data.inputs.find import find_images
 from keras_vit.evaluation.fewshot import SEEDS, fewshot_accuracies
 
 # Similarities in memory at once.
@@ -37,6 +38,16 @@ class FeatureStore:
         """Find the most similar images, as `keras_vit.evaluation.stored.nearest` does."""
         return nearest(self.features, queries, count)
 
+    def images(self):
+        """Return the images as `ImageRows`; they must not have changed."""
+        images = find_images(*(self.record[name] for name in ("images", "split", "data_dir")))
+        if images.digest() != self.record["digest_of_images"]:
+            raise ValueError(
+                "The images must be those of the features to be drawn. "
+                f"Received: {self.record['images']}, which have changed since they were computed"
+            )
+        return images
+
 
 def is_store(path):
     """Whether a path is a directory of predictions."""
@@ -57,33 +68,28 @@ def read_features(folder):
         OSError: if it is not such a directory.
 
     Example:
-    >>> from keras_vit.distributed.batch import Job, Parts
+    >>> from keras_vit.distributed.batch import Job
     >>> keras_vit.ViT_Ti16(num_classes=3, image_size=16).save(tmp_path / "model.keras")
     >>> predictor = keras_vit.serving.Predictor(tmp_path / "model.keras", ["features"])
-    >>> parts = Parts(Job(predictor, ("digits",), tmp_path / "features", "test"))
-    >>> parts.write(0)
-    0
+    >>> job = Job(predictor, ("digits",), tmp_path / "features", "test")
+    >>> job.begin()
+    >>> job.write(0)
+    (359, 0)
     >>> read_features(tmp_path / "features").features.shape
     (359, 192)
     """
     import pyarrow.compute
     import pyarrow.dataset
-    import pyarrow.parquet
 
     folder = pathlib.Path(folder).expanduser()
     record = json.loads((folder / PREDICTIONS_RECORD).read_text(encoding="utf-8"))
-    # A file that another job wrote at the same time has rows that do not belong here.
-    jobs = {
-        pyarrow.parquet.read_metadata(path).metadata[PREDICTIONS_JOB]
-        for path in folder.glob("*.parquet")
-    }
     dataset = pyarrow.dataset.dataset(folder, format="parquet")
     label = ["label"] if "label" in dataset.schema.names else []
     table = dataset.to_table(columns=["id", "features", "error", *label])
-    if len(table) != record["num_images"] or len(jobs) > 1:
+    if len(table) != record["num_images"]:
         raise ValueError(
             f"All {record['num_images']} images must have a row: run the command again. "
-            f"Received: {str(folder)!r} with {len(table)} rows of {len(jobs)} commands"
+            f"Received: {str(folder)!r} with {len(table)} rows"
         )
     sound = table.filter(pyarrow.compute.is_null(table["error"]))
     if len(sound) < len(table):

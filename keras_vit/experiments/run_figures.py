@@ -10,8 +10,8 @@ from keras_vit.checkpoints.trained import load_trained
 from keras_vit.data import load
 from keras_vit.evaluation.classification import predictions
 from keras_vit.evaluation.metrics import confusion_matrix
-from keras_vit.inspection.figures.confusion import draw_confusion
-from keras_vit.inspection.figures.mistakes import draw_mistakes
+from keras_vit.inspection.figures.charts import draw_confusion
+from keras_vit.inspection.figures.drawing import draw_mistakes
 from keras_vit.training.distribution import is_first_process
 
 MOST_MISTAKES = 24

@@ -1,16 +1,10 @@
 """Mean attention distance of the heads of a model."""
 
-import logging
-
 import numpy as np
 from keras import ops
 
-from keras_vit.inspection.attention import (
-    AttentionSummary,
-    check_finite_attention,
-    summarise_attention,
-)
-from keras_vit.models.parts import attention_names, find_blocks, token_grid, token_stride
+from keras_vit.inspection.attention import AttentionSummary, summarise_attention
+from keras_vit.models.parts import find_blocks, token_grid, token_stride
 
 
 def attention_distance(model, images, batch_size=32, verbose=0):
@@ -30,12 +24,11 @@ def attention_distance(model, images, batch_size=32, verbose=0):
 
     Returns:
         A float32 array `(blocks, heads)`, in pixels of the model's images; an axial block counts as
-        two, along rows and along columns. It is NaN for a head without attention among patches; a
-        warning names such heads.
+        two, along rows and along columns. It is NaN for a head without attention among patches.
 
     Raises:
-        ValueError: if the model has no Transformer blocks; if `images` is empty, does not have the
-            model's input shape, or is not scaled to [-1, 1]; or if the attention is not finite.
+        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
+            the model's input shape, or is not scaled to [-1, 1].
 
     Reference:
         Section 4.5, figure 7 and appendix D.7 of the ViT paper (arXiv 2010.11929).
@@ -45,15 +38,9 @@ def attention_distance(model, images, batch_size=32, verbose=0):
     >>> attention_distance(model, np.zeros((2, 32, 32, 3))).shape
     (12, 3)
     """
-    names = attention_names(find_blocks(model))
     measure = _measure(token_grid(model, images), token_stride(model))
     found = summarise_attention(model, images, measure, batch_size=batch_size, verbose=verbose)
     sums, counts = np.moveaxis(found.sum(axis=0, dtype="float64"), -1, 0)
-    if heads := [f"head {head + 1} of {names[i]}" for i, head in np.argwhere(counts == 0)]:
-        logging.getLogger("keras_vit").warning(
-            "The attention distance of %s is NaN: no patch attends to patches there",
-            ", ".join(heads),
-        )
     return _means(sums, counts)
 
 
@@ -66,9 +53,7 @@ def image_distances(model):
     summary = AttentionSummary(model, find_blocks(model), (), measure)
 
     def distances(images):
-        found = np.array(summary.predict_on_batch(images))
-        check_finite_attention(model, found)
-        return _means(*np.moveaxis(found, -1, 0))
+        return _means(*np.moveaxis(np.array(summary.predict_on_batch(images)), -1, 0))
 
     return distances
 

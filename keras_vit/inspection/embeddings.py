@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from keras_vit.core.arguments import check_integer
 from keras_vit.models.parts import first_kernel, position_table, stored_grid
 
 
@@ -21,9 +20,6 @@ def filter_components(model, count=28):
         `(components, shares)`: a float32 array `(count, height, width, channels)` of components of
         length 1, whose sign has no meaning; and the share of the filters' variance of each.
 
-    Raises:
-        ValueError: if `count` is not a positive integer, or the filters do not differ.
-
     Reference:
         Section 4.5, figure 7 (left) of the ViT paper (arXiv 2010.11929).
 
@@ -33,16 +29,11 @@ def filter_components(model, count=28):
     >>> components.shape, shares.shape
     ((28, 16, 16, 3), (28,))
     """
-    check_integer("count", count, minimum=1)
     kernel = first_kernel(model)
     filters = kernel.reshape(-1, kernel.shape[-1]).T
     # Subtracting the mean leaves one dimension less.
     count = min(count, filters.shape[0] - 1, filters.shape[1])
     _, sizes, components = np.linalg.svd(filters - filters.mean(axis=0), full_matrices=False)
-    if not sizes[0] > 0:
-        raise ValueError(
-            "`model` must have filters that differ. Received: a model with equal filters"
-        )
     shares = sizes**2 / (sizes**2).sum()
     shape = (count, *kernel.shape[:-1])
     return components[:count].reshape(shape).astype("float32"), shares[:count].astype("float32")

@@ -32,8 +32,8 @@ def attention_rollout(model: keras.Model, images: Any, batch_size: int = 32) -> 
         token and registers are the rest to a sum of 1.
 
     Raises:
-        ValueError: if the model has no Transformer blocks; if `images` is empty, does not have the
-            model's input shape, or is not scaled to [-1, 1]; or if the attention is not finite.
+        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
+            the model's input shape, or is not scaled to [-1, 1].
 
     Reference:
         Section 4.5 and appendix D.8 of the ViT paper (arXiv 2010.11929); Quantifying Attention Flow

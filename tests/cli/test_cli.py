@@ -149,7 +149,7 @@ def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, cap
     assert found == [*bad, (str(good), "0", share), (str(good), "1", share)]
     errors = ["no such file", "HTML or XML, which is not decoded", "", ""]
     assert [row["error"] for row in rows] == errors
-    assert "`--csv` must be a new file" in error_of(capsys, "predict", start, good, "--csv", table)
+    assert "must be a new .csv file" in error_of(capsys, "predict", start, good, "--csv", table)
     untrained, names, missing, page = printed.err.splitlines()
     assert "the model's head is zero" in untrained + names
     assert "the model has no class names" in untrained + names

@@ -11,21 +11,31 @@ from keras_vit.core.images import ImageSpec
 from keras_vit.serving.loaded import preprocess_files
 from tests.fixtures.images import encode, random_image
 
+SPEC = ImageSpec("bicubic", antialias=True)
+
+
+def read(count, *images):
+    return Inspect("m.keras", pathlib.Path("seen"), images=images, count=count).read_files(
+        (16, 16), SPEC
+    )
+
 
 @pytest.mark.parametrize(
     ("count", "expected"),
     [(100, {"cat": 10, "dog": 10}), (4, {"cat": 2, "dog": 2}), (1, {"cat": 1})],
 )
 def test_folders_are_taken_evenly(count, expected, photos):
-    files = Inspect("m.keras", pathlib.Path("seen"), images=(photos,), count=count)._files()
-    assert len({*files}) == len(files) == sum(expected.values())
-    classes = [file.parent.name for file in files]
-    assert {name: classes.count(name) for name in classes} == expected
+    found = {image.tobytes() for image in read(count, photos)}
+    assert len(found) == sum(expected.values())
+    for name, number in expected.items():
+        of_class = {image.tobytes() for image in read(100, photos / name)}
+        assert len(found & of_class) == number
 
 
 def test_files_are_taken_as_they_are_named(photos):
-    named = tuple(photos / "dog" / name for name in ("1.jpg", "0.jpg"))
-    assert tuple(Inspect("m.keras", pathlib.Path("seen"), images=named)._files()) == named
+    named = [photos / "dog" / name for name in ("1.jpg", "0.jpg")]
+    expected = preprocess_files([file.read_bytes() for file in named], (16, 16), SPEC)
+    np.testing.assert_array_equal(read(100, *named), expected)
 
 
 def test_a_turned_photograph_is_decoded_as_the_model_does(tmp_path):
@@ -34,6 +44,4 @@ def test_a_turned_photograph_is_decoded_as_the_model_does(tmp_path):
     lying = tmp_path / "lying.jpg"
     Image.fromarray(random_image(20, 30)).save(lying, quality=95, exif=exif)
     upright = encode(np.asarray(ImageOps.exif_transpose(Image.open(lying))))
-    image_spec = ImageSpec("bicubic", antialias=True)
-    images = Inspect("m.keras", pathlib.Path("seen"), images=(lying,))._read((16, 16), image_spec)
-    np.testing.assert_array_equal(images, preprocess_files([upright], (16, 16), image_spec))
+    np.testing.assert_array_equal(read(100, lying), preprocess_files([upright], (16, 16), SPEC))

@@ -1,6 +1,7 @@
 """A directory that belongs to one job."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -80,6 +81,42 @@ def test_only_one_process_works_in_it(tmp_path):
     message = "Only one process may work in a directory"
     with RunDir(tmp_path, {}).open(), pytest.raises(ValueError, match=message):
         begin(tmp_path, {}, resume=True)
+
+
+def test_processes_share_a_directory(tmp_path):
+    """Settings are compared, and what another process writes stays."""
+    settings, part = {"images": "a"}, tmp_path / ".3.partial.0.txt"
+    with RunDir(tmp_path, settings, resume=True).open(shared=True) as first:
+        # Another process is writing it.
+        part.write_text("hal")
+        with RunDir(tmp_path, settings, resume=True).open(shared=True) as second:
+            first.write("1.txt", "")
+            second.write("2.txt", "")
+        with pytest.raises(ValueError, match="images='b' instead of 'a'"):
+            share(tmp_path, {"images": "b"})
+    assert first.parts() == ["1.txt", "2.txt"] and part.exists()
+    os.utime(part, (0, 0))
+    share(tmp_path, settings)
+    assert not part.exists()
+
+
+def share(path, settings):
+    with RunDir(path, settings, resume=True).open(shared=True):
+        pass
+
+
+def test_a_process_that_fails_leaves_the_settings_to_the_others(tmp_path):
+    with pytest.raises(ZeroDivisionError), RunDir(tmp_path / "job", {}).open(shared=True):
+        raise ZeroDivisionError
+    assert (tmp_path / "job" / "settings.json").exists()
+    share(tmp_path / "job", {})
+
+
+def test_a_directory_of_a_job_that_works_alone_is_not_waited_for(tmp_path):
+    with RunDir(tmp_path, {}, file="run.json").open():
+        (tmp_path / "part").touch()
+        with pytest.raises(ValueError, match="which holds part, run.json"):
+            share(tmp_path, {})
 
 
 def test_a_failed_begin_leaves_nothing_but_what_was_there(tmp_path):

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_vit.data import load, mask_patches
 from keras_vit.data.masked_patches import encode_colors
-from keras_vit.inspection.figures.masked_patches import decode_colors
+from keras_vit.inspection.figures.drawing import decode_colors
 
 PATCH = (4, 6)
 PATCHES = 2 * 4

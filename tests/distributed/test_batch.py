@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -19,9 +20,9 @@ import pytest
 from keras_vit.core.choices import PREDICTIONS_RECORD as RECORD
 from keras_vit.data.images.decoding import decode
 from keras_vit.distributed import processes
-from keras_vit.distributed.batch import Job, Parts, remove_abandoned
+from keras_vit.distributed.batch import Job
 from keras_vit.serving import Predictor
-from tests.fixtures.commands import error_of, run
+from tests.fixtures.commands import error_of, failure_of, run
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import NAMES, classifier, preprocessed
 from tests.fixtures.predicted.parts import assert_same_rows, rows_of
@@ -40,7 +41,8 @@ def expected(arguments, tmp_path_factory):
     """The rows of one process in one part."""
     output = tmp_path_factory.mktemp("expected")
     job = Job(Predictor(arguments[1], OUTPUTS), (str(arguments[2]),), output, part_size=100)
-    assert Parts(job).write(0) == 2
+    job.begin()
+    assert job.write(0) == (40, 2)
     return rows_of(output)
 
 
@@ -93,22 +95,30 @@ def test_what_is_missing_or_damaged_is_written_again(arguments, expected, tmp_pa
     assert not abandoned.exists()
 
 
-@pytest.mark.slow
-def test_two_jobs_that_begin_at_the_same_time_do_not_mix(path, photos, tmp_path):
+def test_another_job_does_not_begin_before_the_first_part_is_there(path, photos, tmp_path):
     first, second = (
-        Parts(Job(Predictor(path, outputs), (str(photos),), tmp_path / "one", part_size=20))
+        Job(Predictor(path, outputs), (str(photos),), tmp_path / "one", part_size=20)
         for outputs in (["logits"], ["prediction"])
     )
-    with pytest.raises(ValueError, match="must be of one job. .* another one began meanwhile"):
-        first.write(0)
-    second.write(0)
-    assert second.missing() == [1] and first.missing() == [0, 1]
+    first.begin()
+    with pytest.raises(ValueError, match="Received: outputs=.'prediction'. instead of .'logits'."):
+        second.begin()
+    assert json.loads((tmp_path / "one" / RECORD).read_text())["outputs"] == ["logits"]
+    first.begin()
+
+
+def test_a_job_is_pickled_without_its_images(path, photos, tmp_path):
+    job = Job(Predictor(path), (str(photos),), tmp_path / "one", part_size=20)
+    assert job.count == 2
+    copy = pickle.loads(pickle.dumps(job))
+    assert copy.missing() == job.missing() == [0, 1] and "rows" in vars(job)
+    assert not copy.output.exists()
 
 
 def test_predictions_of_another_program_are_left_alone(arguments, tmp_path, capsys):
     (tmp_path / "part-00000-of-00004.parquet").write_bytes(b"precious")
     line = error_of(capsys, *arguments, "--output", tmp_path)
-    assert "which has part-00000-of-00004.parquet" in line
+    assert "which holds part-00000-of-00004.parquet" in line
     assert [path.name for path in tmp_path.iterdir()] == ["part-00000-of-00004.parquet"]
 
 
@@ -116,9 +126,10 @@ def test_predictions_of_another_program_are_left_alone(arguments, tmp_path, caps
 def test_an_error_in_a_process_is_its_own(path, photos, tmp_path):
     damaged = tmp_path / "model.keras"
     damaged.write_bytes(path.read_bytes()[:1000])
-    parts = Parts(Job(Predictor(damaged), (str(photos),), tmp_path / "one", part_size=20))
+    job = Job(Predictor(damaged), (str(photos),), tmp_path / "one", part_size=20)
+    job.begin()
     with pytest.raises(ValueError, match="`model` must be a complete Keras model"):
-        processes.write_parts(parts, parts.missing(), processes=2)
+        processes.write_parts(job, job.missing(), processes=2)
 
 
 @pytest.mark.slow
@@ -143,10 +154,12 @@ def test_every_output_and_several_labels(photos, tmp_path, capsys):
             assert distances.shape == (2, 2) and np.isfinite(distances).all()
 
 
-def test_a_file_that_is_being_written_stays(tmp_path):
-    partial = tmp_path / ".part-00000.partial.0a.parquet"
+def test_a_file_that_is_being_written_stays(path, photos, tmp_path):
+    job = Job(Predictor(path), (str(photos),), tmp_path / "one")
+    job.begin()
+    partial = tmp_path / "one" / ".part-00000.partial.0a.parquet"
     partial.write_bytes(b"")
-    remove_abandoned(tmp_path)
+    job.begin()
     assert partial.exists()
 
 
@@ -161,15 +174,15 @@ def test_a_directory_is_of_one_job(arguments, path, photos, tmp_path, capsys):
     model.save(retrained)
     shutil.copytree(photos, tmp_path / "more")
     (tmp_path / "more" / "cat" / "new.jpg").write_bytes(b"")
-    for changes in (
-        {1: retrained},
-        {2: tmp_path / "more"},
-        {4: 13},
-        {6: "logits"},
+    for changes, name in (
+        ({1: retrained}, "digest_of_model"),
+        ({2: tmp_path / "more"}, "images"),
+        ({4: 13}, "part_size"),
+        ({6: "logits"}, "outputs"),
     ):
         changed = [changes.get(index, value) for index, value in enumerate(arguments)]
         line = error_of(capsys, *changed, "--output", output)
-        assert "`--output` must be a new directory, or one of the same model, images" in line
+        assert "must have the settings it was begun with" in line and f"{name}=" in line
     assert sorted(output.iterdir()) == before
     # A copy of the model elsewhere is the same.
     copy = shutil.copy(path, tmp_path / "copy.keras")
@@ -177,22 +190,12 @@ def test_a_directory_is_of_one_job(arguments, path, photos, tmp_path, capsys):
     run(capsys, *changed, "--output", output)
 
 
-def test_settings_may_change_as_long_as_nothing_was_predicted(arguments, tmp_path, capsys):
-    output = tmp_path / "one"
-    job = Job(Predictor(arguments[1], ["features"]), (str(arguments[2]),), output)
-    Parts(job)
-    assert json.loads((output / RECORD).read_text())["outputs"] == ["features"]
-    run(capsys, *arguments, "--output", output)
-    assert json.loads((output / RECORD).read_text())["outputs"] == list(OUTPUTS)
-
-
 def test_a_directory_with_something_else_is_left_alone(arguments, tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("precious")
     line = error_of(capsys, *arguments, "--output", tmp_path)
-    assert "one of predictions of this command. Received: " in line and "thesis.txt" in line
+    assert "must be a new or empty directory" in line and "which holds thesis.txt" in line
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-    line = error_of(capsys, *arguments, "--output", tmp_path / "thesis.txt")
-    assert "`--output` must be a directory that can be written" in line
+    assert "exists" in failure_of(capsys, *arguments, "--output", tmp_path / "thesis.txt")
 
 
 def test_a_full_disk_is_named_and_nothing_is_lost(
@@ -221,7 +224,7 @@ def test_a_process_that_is_killed_is_named_and_the_rest_is_written_later(
 ):
     output = tmp_path / "one"
     job = Job(Predictor(arguments[1], OUTPUTS), (str(arguments[2]),), output, part_size=12)
-    parts = Parts(job)
+    job.begin()
 
     def kill_one():
         # A pool that breaks before its second process has started would wait for it for good.
@@ -232,7 +235,7 @@ def test_a_process_that_is_killed_is_named_and_the_rest_is_written_later(
     killer = threading.Thread(target=kill_one)
     killer.start()
     with pytest.raises(OSError, match="a process ended before its part was written: .* missing"):
-        processes.write_parts(parts, parts.missing(), processes=2)
+        processes.write_parts(job, job.missing(), processes=2)
     killer.join()
     run(capsys, *arguments, "--output", output)
     assert_same_rows(rows_of(output), expected)
@@ -271,4 +274,4 @@ def test_other_pictures_of_the_same_names_are_not_predicted_already(
         run(capsys, *command, "--shard", "1/2")
     shutil.copy(photos / "dog" / "1.jpg", photos / "cat" / "1.jpg")
     line = error_of(capsys, *command)
-    assert "one of the same model, images and settings" in line and "digest_of_images" in line
+    assert "must have the settings it was begun with. Received: digest_of_images=" in line

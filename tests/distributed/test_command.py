@@ -34,13 +34,10 @@ def test_lines_are_printed_without_an_output(path, photos, capsys):
     [
         (["--shard", "3/2"], "`--shard` must be I/N with 1 <= I <= N. Received: '3/2'"),
         (["--shard", "1"], "`--shard` must be I/N"),
-        (["--processes", "0"], "`--processes` must be positive. Received: 0"),
-        (["--part-size", "0"], "`--part-size` must be"),
-        (["--address", "auto"], "`--address` and `--gpus` are for `--engine ray`"),
-        (["--outputs", "labels"], "`--outputs` must be a list of prediction, probability"),
-        (["--split", "test"], "`--split` is for datasets"),
-        (["--top", "1"], "`--top` is for lines, without `--output`"),
-        (["--csv", "found.csv"], "`--csv` is for lines, without `--output`"),
+        (["--part-size", "0"], "`part_size` must be"),
+        (["--outputs", "labels"], "`outputs` must be"),
+        (["--split", "test"], "`split` is for datasets"),
+        (["--csv", "found.csv"], "`csv`, `output` and `masks` exclude each other"),
     ],
 )
 def test_flags_are_checked(flags, message, path, photos, tmp_path, capsys):
@@ -53,7 +50,7 @@ def test_an_output_is_not_among_the_images(path, photos, capsys):
     for images in (photos, f"folder:{photos}"):
         for output in (photos / "found", photos):
             line = error_of(capsys, "predict", path, images, "--output", output)
-            assert "`--output` must not be in the folder of the images" in line
+            assert "`output` must not be in the folder of the images" in line
     assert not (photos / "found").exists()
 
 
@@ -68,11 +65,6 @@ def test_predictions_in_a_directory_of_the_name_of_the_dataset(path, tmp_path, m
     for _ in range(2):
         printed = run(capsys, "predict", path, "digits", "--split", "test", "--output", "digits")
     assert "1 of 1 files are there already" in printed
-
-
-def test_flags_of_files_need_an_output(path, photos, capsys):
-    line = error_of(capsys, "predict", path, photos, "--processes", 2)
-    assert "`--processes` is for `--output`. Received: no --output" in line
 
 
 def test_images_that_are_not_there_make_no_directory(path, tmp_path, capsys):

@@ -104,7 +104,7 @@ def test_a_cluster_that_is_not_there(path, photos, tmp_path, capsys, monkeypatch
     with pytest.raises(SystemExit):
         run(capsys, "predict", path, photos, "--output", tmp_path / "ray", *options)
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "`address` must be that of a cluster of Ray. Received: address='127.0.0.1:1'" in line
+    assert line.startswith("keras-vit: error: ") and "127.0.0.1:1" in line
 
 
 def test_a_long_path_for_temporary_files(path, photos, tmp_path):
@@ -115,7 +115,6 @@ def test_a_long_path_for_temporary_files(path, photos, tmp_path):
         [*map(str, command), "--output", tmp_path / "r"], env=env, capture_output=True, text=True
     )
     line = done.stderr.splitlines()[-1]
-    assert "needs a short path for temporary files (TMPDIR or RAY_TMPDIR). Received: " in line
     assert "AF_UNIX path length" in line
 
 
@@ -175,26 +174,3 @@ def test_the_example_of_spark(photos, tmp_path):
     )
     assert found.returncode == 0, found.stderr[-2000:]
     assert "|prediction|count|" in found.stdout
-
-
-@pytest.mark.parametrize(
-    ("module", "hidden", "extra"), [("ray", "ray", "ray"), ("spark", "pyspark", "spark")]
-)
-def test_a_missing_engine_is_one_line(module, hidden, extra, path, monkeypatch):
-    import importlib
-
-    predict = importlib.import_module(f"keras_vit.distributed.{module}").predict
-    for name in [name for name in sys.modules if name.partition(".")[0] == hidden]:
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setitem(sys.modules, hidden, None)
-    with pytest.raises(
-        ImportError, match=rf"not installed: pip install 'keras-vit-zoo\[{extra}\]'"
-    ):
-        predict(None, path)
-
-
-def test_a_missing_ray_is_one_line_of_the_command(path, photos, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(SystemExit):
-        run(capsys, "predict", path, photos, "--output", tmp_path / "one", "--engine", "ray")
-    assert "pip install 'keras-vit-zoo[ray]'" in capsys.readouterr().err.splitlines()[-1]

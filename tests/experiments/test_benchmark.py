@@ -18,7 +18,7 @@ from keras_vit.experiments.benchmark import (
     estimate_largest_batch,
     find_largest,
 )
-from keras_vit.inspection.figures.costs import draw_costs
+from keras_vit.inspection.figures.charts import draw_costs
 from tests.fixtures.commands import error_of
 from tests.fixtures.models import classifier
 

@@ -116,26 +116,14 @@ def heads_on_class_token(*heads):
 
 
 @pytest.mark.slow
-def test_a_head_without_attention_to_patches_has_no_distance(caplog, tmp_path):
+def test_a_head_without_attention_to_patches_has_no_distance(tmp_path):
     model, batch = heads_on_class_token(1), images(2, 16, 16, 3)
     distances = attention_distance(model, batch)
     np.testing.assert_array_equal(np.isnan(distances), [[False, True], [False, False]])
-    (record,) = caplog.records
-    assert "attention distance of head 2 of block_0 is NaN" in record.getMessage()
     # The head alone is changed.
     expected = attention_distance(heads_on_class_token(), batch)[0, 0]
     np.testing.assert_allclose(distances[0, 0], expected, rtol=1e-6)
     assert write_report(heads_on_class_token(0, 1), batch, tmp_path).exists()
-
-
-@pytest.mark.slow
-def test_attention_that_is_not_finite():
-    model = vision_transformer(**TINY)
-    bias = model.get_layer("block_1").attention.query.bias
-    bias.assign(np.full(bias.shape, np.nan))
-    for summary in (keras_vit.attention_maps, keras_vit.attention_rollout, attention_distance):
-        with pytest.raises(ValueError, match="`model` must compute finite attention"):
-            summary(model, images(1, 16, 16, 3))
 
 
 # Rectangles, tokens that are no patches, each kind of output token.
@@ -219,12 +207,6 @@ def test_a_dataset_is_gone_through():
 
 def test_distances_of_patches_that_are_no_squares():
     np.testing.assert_allclose(patch_distances((2, 2), (3, 4))[0], [0, 4, 3, 5])
-
-
-def test_wrong_blocks():
-    message = r"`blocks` must name blocks of the model: block_0, block_1.*\['block_7'\]"
-    with pytest.raises(ValueError, match=message):
-        keras_vit.attention_maps(vision_transformer(**TINY), images(1, 16, 16, 3), ["block_7"])
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.inspection.figures.attention import draw_rollout, upsample
-from keras_vit.inspection.figures.drawing import draw_contact_sheet, draw_predictions
+from keras_vit.inspection.figures.analyses import draw_rollout, upsample
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer
 from tests.fixtures.commands import failure_of, run
@@ -69,12 +68,9 @@ def test_command(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "`--images` or `--data` must be given"),
+        ([], "`data` must be given for a model outside of a run's directory"),
         (["--images", "no.png"], "`images` must be files that can be read"),
-        (["--images", "a.png", "--data", "digits"], "exclude each other"),
-        (["--data", "digits", "--count", "0"], "`--count` must be positive"),
-        (["--data", "digits", "--split", "tset"], "`--split` must be one of"),
-        (["--data", "digits", "--out", "setup.cfg"], "`--out` must be a directory"),
+        (["--data", "digits", "--split", "tset"], "`split` must be one of"),
     ],
 )
 def test_wrong_commands(arguments, message, tmp_path, capsys):
@@ -84,12 +80,6 @@ def test_wrong_commands(arguments, message, tmp_path, capsys):
     assert not (tmp_path / "seen").exists()
 
 
-def test_images_that_cannot_be_drawn(tmp_path):
-    model = vision_transformer(**{**TINY, "image_channels": 4})
-    with pytest.raises(ValueError, match="`model` must take images of 1 or 3 channels"):
-        write_report(model, images(1, 16, 16, 4), tmp_path / "seen")
-
-
 def test_maps_of_patches_lie_over_their_patches():
     """Between the centres of two patches of 4 pixels, 2 and 6, values rise linearly."""
     large = upsample(np.array([[0.0, 1.0]]), (4, 8))
@@ -97,15 +87,20 @@ def test_maps_of_patches_lie_over_their_patches():
     np.testing.assert_allclose(large, np.repeat(large[:1], 4, axis=0))
 
 
+def test_pictures_of_others_stay(tmp_path):
+    (tmp_path / "heads.png").write_bytes(b"my own")
+    model = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
+    write_report(model, images(1, 32, 32, 3), tmp_path)
+    assert (tmp_path / "heads.png").read_bytes() == b"my own"
+
+
 @pytest.mark.slow
 def test_figures_of_another_model_are_removed(tmp_path):
     write_report(vision_transformer(**TINY), images(1, 16, 16, 3), tmp_path)
-    mine = ["heads.png", "mine.png"]
-    for name in mine:
-        (tmp_path / name).write_bytes(b"my own")
+    (tmp_path / "mine.png").write_bytes(b"my own")
     model = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
     page = write_report(model, images(1, 32, 32, 3), tmp_path)
-    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["filters.png", *mine]
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["filters.png", "mine.png"]
     assert len(figures_on(page)) == 1
 
 
@@ -131,29 +126,6 @@ def test_a_figure_is_replaced_by_a_complete_one(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"filters.png' could not be written: No space left"):
         write_report(vision_transformer(**TINY), images(1, 16, 16, 3), tmp_path)
     assert {path: path.read_bytes() for path in page.parent.iterdir()} == before
-
-
-@pytest.mark.parametrize(
-    ("labels", "names", "message"),
-    [
-        ([0], 3, "`images` and `labels` must have the same length, at least 1"),
-        ([0, 0], 2, "`class_names` must have a name for each of the model's 3 classes"),
-        ([0, 3], 3, "`labels` must be of the 3 classes"),
-    ],
-)
-def test_predictions_with_other_names_or_labels(labels, names, message, tmp_path):
-    # Pixels that would be refused when they are predicted.
-    pixels = 255 * images(2, 16, 16, 3)
-    arguments = pixels, np.array(labels), list("abcd")[:names], tmp_path / "picture.png"
-    with pytest.raises(ValueError, match=message):
-        draw_predictions(vision_transformer(**{**TINY, "num_classes": 3}), *arguments)
-    assert not (tmp_path / "picture.png").exists()
-
-
-@pytest.mark.parametrize("labels", [np.zeros(1, int), np.array([0, -1]), np.ones((2, 3))])
-def test_a_contact_sheet_with_other_names_or_labels(labels, tmp_path):
-    with pytest.raises(ValueError, match="`labels` must"):
-        draw_contact_sheet({"train": (images(2, 8, 8, 3), labels)}, "ab", tmp_path / "sheet.png")
 
 
 @pytest.mark.slow

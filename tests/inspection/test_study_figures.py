@@ -3,7 +3,7 @@
 import matplotlib.figure
 import pytest
 
-from keras_vit.inspection.figures.studies import draw_data_sizes, draw_scaling, draw_study
+from keras_vit.inspection.figures.charts import draw_data_sizes, draw_scaling, draw_study
 
 ACCURACIES = {"a": [0.5, 0.7], "b": [0.9]}
 

@@ -9,8 +9,7 @@ import pytest
 
 import keras_vit
 from keras_vit.inspection.distance import attention_distance
-from keras_vit.inspection.figures.drawing import draw_predictions
-from keras_vit.inspection.figures.masked_patches import draw_masked_patches
+from keras_vit.inspection.figures.drawing import draw_masked_patches, draw_predictions
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer
 from keras_vit.models.resnet import resnet

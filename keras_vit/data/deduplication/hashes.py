@@ -1,10 +1,8 @@
 """Perceptual hashes of the images of a dataset, in memory or in files."""
 
 import dataclasses
-import json
 import math
 import os
-import pathlib
 import zipfile
 from collections.abc import Callable
 
@@ -13,7 +11,8 @@ import tensorflow as tf
 import tqdm
 from PIL import Image
 
-from keras_vit.core.files import differences, read_npz, replacing
+from keras_vit.core.files import read_npz, replacing
+from keras_vit.core.run_dir import RunDir
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.masks import unpack
@@ -39,8 +38,6 @@ _COLORS_SIDE = 16
 _MIN_CONTRAST = 4
 # The file that records of which images the parts of a directory are.
 RECORD = "hashes.json"
-# To be increased if images get other hashes: parts of other versions are then refused.
-_VERSION = 1
 # Arrays of a part.
 _ARRAYS = ("numbers", "words", "colors", "skipped", "blank")
 
@@ -167,20 +164,20 @@ class HashParts:
         self, source: Source, directory: str | os.PathLike, data: str, part_size: int = 5000
     ) -> None:
         self.source, self.part_size = source, part_size
-        self.directory = pathlib.Path(directory).expanduser()
         # `Source.some` takes sorted numbers; those of a large set are not copied for nothing.
         is_sorted = np.all(source.numbers[:-1] <= source.numbers[1:])
         self._numbers = source.numbers if is_sorted else np.sort(source.numbers)
         self.count = math.ceil(len(self._numbers) / part_size)
-        self._check_record(
-            {
-                "data": data,
-                "num_images": len(self._numbers),
-                "digest_of_images": source.digest(),
-                "part_size": part_size,
-                "version": _VERSION,
-            }
-        )
+        settings = {
+            "data": data,
+            "num_images": len(self._numbers),
+            "digest_of_images": source.digest(),
+            "part_size": part_size,
+        }
+        job = RunDir(directory, settings, resume=True, file=RECORD)
+        self.directory = job.path
+        with job.open(shared=True):
+            pass
 
     def __iter__(self):
         for part in range(self.count):
@@ -195,14 +192,19 @@ class HashParts:
         """Return the numbers of the examples of a part."""
         return self._numbers[part * self.part_size : (part + 1) * self.part_size]
 
-    def size(self, parts):
-        """Return the number of images in a list of parts."""
-        return sum(len(self.numbers(part)) for part in parts)
-
     def missing(self, shard=(0, 1)):
         """Return the parts of a shard, `(index, count)`, that are not there or not whole."""
         index, count = shard
         return [part for part in range(index, self.count, count) if self._load(part) is None]
+
+    def write_missing(self, shard=(0, 1)):
+        """Write the missing parts of a shard with a progress bar, and return their number."""
+        missing = self.missing(shard)
+        num_images = sum(len(self.numbers(part)) for part in missing)
+        with tqdm.tqdm(desc="train", total=num_images, unit=" images") as progress:
+            for part in missing:
+                self.write(part, progress.update)
+        return len(missing)
 
     def write(self, part: int, on_image: Callable | None = None) -> Hashes:
         """Hash the images of a part and write its file.
@@ -234,20 +236,6 @@ class HashParts:
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
             # A disk lost it; it is written again.
             return None
-
-    def _check_record(self, record):
-        """Record the images in a new directory, or check that a directory is of the same images."""
-        path = self.directory / RECORD
-        self.directory.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            with replacing(path) as partial:
-                partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if changed := differences(before, record):
-            raise ValueError(
-                "`hashes` must be a new directory, or one of the same images. "
-                f"Received: hashes={str(self.directory)!r}, begun with others: {', '.join(changed)}"
-            )
 
 
 def check_decoded(num_images, num_skipped, name):

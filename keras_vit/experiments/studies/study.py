@@ -11,7 +11,7 @@ from keras_vit.experiments.studies.runs import measure
 from keras_vit.experiments.studies.settings import DATA_SIZE, STUDIES
 from keras_vit.experiments.studies.table import by_setting, run_study
 from keras_vit.experiments.studies.tuning import Tuning
-from keras_vit.inspection.figures.studies import (
+from keras_vit.inspection.figures.charts import (
     draw_data_sizes,
     draw_scaling,
     draw_study,

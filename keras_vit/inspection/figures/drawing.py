@@ -1,20 +1,30 @@
-"""Figures, drawn with matplotlib (`pip install 'keras-vit-zoo[plots]'`)."""
+"""Pictures of images, and of what a model makes of them, drawn with matplotlib.
+
+`pip install 'keras-vit-zoo[plots]'` installs it.
+"""
 
 import importlib.util
 import pathlib
 import warnings
 
+import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.core.choices import COLOR_LEVELS
 from keras_vit.core.files import replacing
-from keras_vit.models.parts import check_classifier
+from keras_vit.core.pixels import check_images
+from keras_vit.models.masked_patches import CELLS
+from keras_vit.models.parts import token_grid
 
 COLUMNS = 6
 SHEET_COLUMNS = 8
-# Stored as the title of figures and of contact sheets, to recognize them.
-FIGURE_TITLE = "keras-vit"
-SHEET_TITLE = "keras-vit data"
+# Images of a figure of masked patches.
+MOST_MASKED = 8
+# A color in [-1, 1] that is rare in gray images and photographs.
+BLUE = (-0.3, -0.1, 0.2)
+# Share of the colors of classes over an image.
+OPACITY = 0.6
 
 
 def check_matplotlib():
@@ -33,42 +43,38 @@ def new_figure(width, height):
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save_figure(figure, path, title=FIGURE_TITLE):
-    """Write a figure atomically. A `$` is drawn as it is, but in the numbers of axes.
+def empty_axes(figure, rows, columns):
+    """Return axes without frames and ticks, row by row."""
+    axes = np.ravel(figure.subplots(rows, columns))
+    for axis in axes:
+        axis.axis("off")
+    return axes
 
-    Args:
-        figure: a matplotlib figure.
-        path: path of the file, or a file object.
-        title: title to store in the file, for `is_drawn_here`.
-    """
+
+def draw_tiles(figure, columns, pictures, titles, **style):
+    """Draw pictures row by row, each with its title, and return their axes."""
+    axes = empty_axes(figure, -(-len(pictures) // columns), columns)[: len(pictures)]
+    for axis, picture, title in zip(axes, pictures, titles, strict=True):
+        axis.imshow(picture)
+        axis.set_title(title, **style)
+    return axes
+
+
+def save_figure(figure, path):
+    """Write a figure atomically, as PNG without a suffix; a `$` is drawn as it is."""
     from matplotlib.text import Text
 
-    numbers = {tick for axis in figure.axes for tick in _logarithmic_labels(axis)}
-    for text in set(figure.findobj(Text)) - numbers:
-        text.set_parse_math(False)
-    if hasattr(path, "write"):
-        _write(figure, path)
-        return
+    for text in figure.findobj(Text):
+        # The numbers of logarithmic axes are formulas, which are made when the figure is drawn.
+        if "$" in text.get_text():
+            text.set_parse_math(False)
     path = pathlib.Path(path).resolve()
     # Matplotlib adds this suffix too.
     path = path if path.suffix else path.with_suffix(".png")
-    metadata = {"metadata": {"Title": title}} if path.suffix.lower() == ".png" else {}
-    with replacing(path) as partial:
-        _write(figure, partial, **metadata)
-
-
-def _write(figure, path, **options):
-    with warnings.catch_warnings():
+    with replacing(path) as partial, warnings.catch_warnings():
         # Few fonts have emoji, which may be in the name of a class.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-        figure.savefig(path, dpi=120, **options)
-
-
-def _logarithmic_labels(axis):
-    """Return the labels of logarithmic axes, which are formulas."""
-    for part, scale in ((axis.xaxis, axis.get_xscale()), (axis.yaxis, axis.get_yscale())):
-        if scale == "log":
-            yield from part.findobj(lambda found: hasattr(found, "set_parse_math"))
+        figure.savefig(partial, dpi=120)
 
 
 def shortened(name, length):
@@ -82,16 +88,10 @@ def shortened(name, length):
     return name if len(name) <= length else f"{name[: length - 1]}…"
 
 
-def is_drawn_here(path, title=FIGURE_TITLE):
-    """Whether a file is a picture that `save_figure` wrote with this title."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            return image.info.get("Title") == title
-    # Pillow's error depends on what is wrong with the file.
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return False
+def as_picture(image):
+    """Return RGB in [0, 1] for an image in [-1, 1] with one or three channels."""
+    image = np.clip((np.asarray(image, "float32") + 1) / 2, 0, 1)
+    return np.repeat(image, 3 // image.shape[-1], axis=-1)
 
 
 def draw_predictions(model, images, labels, class_names, path):
@@ -103,31 +103,39 @@ def draw_predictions(model, images, labels, class_names, path):
         labels: array of class indices.
         class_names: list of the names of the classes.
         path: path of the PNG file to write.
-
-    Raises:
-        ValueError: if matplotlib is not installed; the model is not a classifier; the numbers of
-            labels and images, or of names and classes, differ; or `images` is empty, does not have
-            the model's input shape, or is not scaled to [-1, 1].
     """
-    check_matplotlib()
-    num_classes = check_classifier(model)
-    _check_labels(images, labels, class_names)
-    if len(class_names) != num_classes:
-        raise ValueError(
-            f"`class_names` must have a name for each of the model's {num_classes} classes. "
-            f"Received: {len(class_names)} names"
-        )
     probabilities = ops.convert_to_numpy(ops.softmax(model.predict(images, verbose=0)))
-    rows = -(-len(images) // COLUMNS)
-    figure = new_figure(1.6 * COLUMNS, 1.9 * rows)
-    axes = empty_axes(figure, rows, COLUMNS)
-    # There may be more axes than images.
-    for axis, image, label, scores in zip(axes, images, labels, probabilities, strict=False):
-        predicted = int(scores.argmax())
-        axis.imshow(np.clip((image + 1) / 2, 0, 1))
-        title = f"{class_names[predicted]} ({scores[predicted]:.0%})"
-        axis.set_title(title, color="green" if predicted == label else "red")
+    predicted = probabilities.argmax(axis=-1)
+    titles = [
+        f"{class_names[number]} ({scores[number]:.0%})"
+        for number, scores in zip(predicted, probabilities, strict=True)
+    ]
+    figure = new_figure(1.6 * COLUMNS, 1.9 * -(-len(images) // COLUMNS))
+    axes = draw_tiles(figure, COLUMNS, as_picture(images), titles)
+    for axis, is_right in zip(axes, predicted == np.asarray(labels), strict=True):
+        axis.title.set_color("green" if is_right else "red")
     figure.suptitle("Predictions on test images (green: right, red: wrong)")
+    save_figure(figure, path)
+
+
+def draw_mistakes(images, labels, predicted, probabilities, class_names, path):
+    """Draw images with the class that a model predicts, and their own class.
+
+    Args:
+        images: array `(batch, height, width, 3)` in [-1, 1] of at least one image.
+        labels: array of class indices.
+        predicted: array of the predicted class indices.
+        probabilities: array of the probabilities of the predicted classes.
+        class_names: list of the names of the classes.
+        path: path of the PNG file to write.
+    """
+    titles = [
+        f"{class_names[guess]} ({probability:.0%})\nis {class_names[label]}"
+        for guess, probability, label in zip(predicted, probabilities, labels, strict=True)
+    ]
+    figure = new_figure(1.8 * COLUMNS, 2.2 * -(-len(images) // COLUMNS) + 0.4)
+    draw_tiles(figure, COLUMNS, as_picture(images), titles, fontsize=8)
+    figure.suptitle("Predicted class and probability, and the class that the image has")
     save_figure(figure, path)
 
 
@@ -139,52 +147,161 @@ def draw_contact_sheet(groups, class_names, path):
             `(count, height, width, 3)` in [-1, 1], and class indices or soft labels.
         class_names: list of the names of the classes.
         path: path of the PNG file to write.
-
-    Raises:
-        ValueError: if matplotlib is not installed, or a group has another number of labels than
-            of images, or labels of other classes.
     """
-    for images, labels in groups.values():
-        _check_labels(images, labels, class_names)
     rows = [-(-len(images) // SHEET_COLUMNS) for images, _ in groups.values()]
     figure = new_figure(1.6 * SHEET_COLUMNS, 1.9 * sum(rows) + 0.4 * len(rows))
     parts = np.ravel(figure.subfigures(len(groups), 1, height_ratios=rows))
-    for part, count, (title, (images, labels)) in zip(parts, rows, groups.items(), strict=True):
+    for part, (title, (images, labels)) in zip(parts, groups.items(), strict=True):
         part.suptitle(title, fontweight="bold")
-        axes = empty_axes(part, count, SHEET_COLUMNS)
-        for axis, image, label in zip(axes, images, labels, strict=False):
-            axis.imshow(np.clip((image + 1) / 2, 0, 1))
-            axis.set_title(_name_label(label, class_names), fontsize=7)
-    save_figure(figure, path, SHEET_TITLE)
-
-
-def empty_axes(figure, rows, columns):
-    """Return axes without frames and ticks, row by row."""
-    axes = np.ravel(figure.subplots(rows, columns))
-    for axis in axes:
-        axis.axis("off")
-    return axes
-
-
-def _check_labels(images, labels, class_names):
-    if len(images) != len(labels) or not len(images):
-        raise ValueError(
-            "`images` and `labels` must have the same length, at least 1. "
-            f"Received: {len(images)} images and {len(labels)} labels"
-        )
-    labels, count = np.asarray(labels), len(class_names)
-    are_of_names = labels.shape[1] == count if labels.ndim == 2 else np.isin(labels, range(count))
-    if not np.all(are_of_names):
-        raise ValueError(
-            f"`labels` must be of the {count} classes of `class_names`. Received: labels of the "
-            f"shape {labels.shape} from {labels.min()} to {labels.max()}"
-        )
+        names = [_name_label(label, class_names) for label in labels]
+        draw_tiles(part, SHEET_COLUMNS, as_picture(images), names, fontsize=7)
+    save_figure(figure, path)
 
 
 def _name_label(label, class_names):
     """Return the name of a class or, for soft labels, of all classes with a share."""
     if np.ndim(label) == 0:
         return class_names[label]
-    return "\n".join(
-        f"{class_names[index]} {label[index]:.0%}" for index in np.flatnonzero(np.asarray(label))
-    )
+    shares = zip(class_names, label, strict=True)
+    return "\n".join(f"{name} {share:.0%}" for name, share in shares if share)
+
+
+def draw_neighbors(rows, path):
+    """Draw a row for each image: itself, and the images that were found for it.
+
+    Args:
+        rows: list of rows; a row is a list of `(pixels, caption)`, uint8 pixels of any size and a
+            string.
+        path: path of the PNG file to write.
+    """
+    columns, longest = max(map(len, rows)), 24
+    figure = new_figure(1.7 * columns, 1.9 * len(rows))
+    axes = empty_axes(figure, len(rows), columns).reshape(len(rows), columns)
+    for row, places in zip(rows, axes, strict=True):
+        for (pixels, caption), axis in zip(row, places, strict=False):
+            axis.imshow(pixels)
+            # The end of a path is more informative than its beginning.
+            lines = [
+                line if len(line) <= longest else f"...{line[3 - longest :]}"
+                for line in caption.splitlines()
+            ]
+            axis.set_title("\n".join(lines), fontsize=6)
+    save_figure(figure, path)
+
+
+def draw_masks(images, masks, class_names, path):
+    """Draw each image next to the image with its mask over it, and a legend of the classes.
+
+    Args:
+        images: list of uint8 arrays `(height, width, 3)`.
+        masks: list of int arrays `(height, width)`; other values than classes have no color.
+        class_names: name of each class.
+        path: path of the PNG file to write.
+    """
+    from matplotlib import colormaps
+    from matplotlib.patches import Patch
+
+    figure = new_figure(8, 3.2 * len(images))
+    count = len(class_names)
+    colors = colormaps["tab10" if count <= 10 else "turbo"](np.linspace(0, 1, max(count, 10)))
+    pairs = empty_axes(figure, len(images), 2).reshape(-1, 2)
+    for axes, image, mask in zip(pairs, images, masks, strict=True):
+        opacity = np.where(mask < count, OPACITY, 0)[..., None]
+        layer = np.concatenate([colors[np.minimum(mask, count - 1)][..., :3], opacity], -1)
+        for axis in axes:
+            axis.imshow(image)
+        axes[1].imshow(layer)
+    there = np.unique(np.concatenate([mask.ravel() for mask in masks]))
+    handles = [Patch(color=colors[n], label=class_names[n]) for n in there if n < count]
+    figure.legend(handles=handles, loc="outside right upper")
+    save_figure(figure, path)
+
+
+def draw_masked_patches(predictor, batch, path):
+    """Draw images, their corrupted inputs, the predictions and the targets.
+
+    Masked patches of the inputs are blue. Patches that were not corrupted look the same in all
+    rows.
+
+    Args:
+        predictor: a model from `masked_patch_predictor`.
+        batch: `(inputs, targets, sample_weights)`, a batch from `keras_vit.data.mask_patches` of
+            the predictor's target, as arrays; the first 8 images are drawn.
+        path: path of the PNG file to write.
+
+    Raises:
+        ValueError: if the images are not scaled to [-1, 1].
+    """
+    arrays = keras.tree.map_structure(np.asarray, batch)
+    inputs, targets, weights = keras.tree.map_structure(lambda array: array[:MOST_MASKED], arrays)
+    check_images(inputs["images"])
+    predictions = predictor.predict(inputs, verbose=0)
+    if np.issubdtype(targets.dtype, np.integer):
+        predictions = predictions.argmax(axis=-1)
+    grid = token_grid(predictor)
+    images = _cut(inputs["images"], grid)
+    corruption = inputs["corruption"][..., None, None, None]
+    is_corrupted = weights.reshape(*weights.shape[:2], -1)[..., 0] > 0
+    taken = np.take_along_axis(images, np.maximum(corruption, 0), axis=1)
+    rows = {
+        "Images": images,
+        "What the model sees": np.where(corruption < 0, BLUE, taken),
+        "What it predicts": _fill(images, is_corrupted, predictions),
+        "What was to be predicted": _fill(images, is_corrupted, targets),
+    }
+    height = 1.6 * images.shape[2] * grid[0] / (images.shape[3] * grid[1]) + 0.3
+    # At least wide enough for the titles.
+    figure = new_figure(1.6 * max(len(images), 4), height * len(rows))
+    for part, (title, patches) in zip(figure.subfigures(len(rows), 1), rows.items(), strict=True):
+        part.suptitle(title)
+        axes = empty_axes(part, 1, len(images))
+        for axis, image in zip(axes, _join(patches, grid), strict=True):
+            axis.imshow(as_picture(image))
+    save_figure(figure, path)
+
+
+def _fill(images, is_corrupted, targets):
+    """Return the images with the corrupted patches replaced by targets."""
+    if np.issubdtype(targets.dtype, np.integer):
+        height, width = images.shape[2:4]
+        side = 1 if targets.ndim == 2 else CELLS
+        cells = decode_colors(targets).reshape(*targets.shape[:2], side, side, 3)
+        rows, columns = np.arange(height) * side // height, np.arange(width) * side // width
+        patches = cells[:, :, rows[:, None], columns]
+    else:
+        patches = targets.reshape(images.shape)
+    return np.where(is_corrupted[..., None, None, None], patches, images)
+
+
+def _cut(images, grid):
+    """Cut images into patches, `(batch, patches, height, width, channels)`."""
+    batch_size, height, width, channels = images.shape
+    size = height // grid[0], width // grid[1]
+    tiles = images.reshape(batch_size, grid[0], size[0], grid[1], size[1], channels)
+    return tiles.swapaxes(2, 3).reshape(batch_size, -1, *size, channels)
+
+
+def _join(patches, grid):
+    batch_size, _, height, width, channels = patches.shape
+    tiles = patches.reshape(batch_size, *grid, height, width, channels).swapaxes(2, 3)
+    return tiles.reshape(batch_size, grid[0] * height, grid[1] * width, channels)
+
+
+def decode_colors(classes):
+    """Return the colors in the middle of classes.
+
+    Args:
+        classes: int array `(...)` with values from 0 to 511, as of
+            `keras_vit.data.masked_patches.encode_colors`.
+
+    Returns:
+        A float32 array `(..., 3)` in [-1, 1].
+
+    Example:
+    >>> from keras_vit.inspection.figures.drawing import decode_colors
+    >>> decode_colors([0, 449])
+    array([[-0.875, -0.875, -0.875],
+           [ 0.875, -0.875, -0.625]], dtype=float32)
+    """
+    levels = np.stack(np.unravel_index(classes, (COLOR_LEVELS,) * 3), axis=-1)
+    return ((levels + 0.5) * (2 / COLOR_LEVELS) - 1).astype("float32")

@@ -93,10 +93,10 @@ def test_wrong_commands(trained, tmp_path, capsys):
         message = error_of(capsys, "evaluate", trained / "run", flag, tmp_path / "confusion.csv")
         assert message.strip().endswith(f"Received: {flag}")
     both = ("--masks", tmp_path / "seen", "--output", tmp_path / "files")
-    assert "Received: --masks and --output" in error_of(
+    assert "`csv`, `output` and `masks` exclude each other" in error_of(
         capsys, "predict", trained / "run", "photos", *both
     )
-    assert "`--masks` needs image files" in error_of(
+    assert "`masks` is for image files" in error_of(
         capsys, "predict", trained / "run", "digits", "--masks", tmp_path / "seen"
     )
     data = ("--data", "digits", "--workdir", tmp_path / "run")

@@ -235,9 +235,9 @@ def test_command_refuses_to_overwrite(photos, tmp_path):
     train, other = (f"folder:{root}" for root in photos)
     there = tmp_path / "there.txt"
     there.write_text("mine")
-    with pytest.raises(ValueError, match=r"`--output` must be a new file.*exists"):
+    with pytest.raises(ValueError, match=r"must be a new .txt file"):
         Deduplicate(train, (other,), there).run()
-    with pytest.raises(ValueError, match=r"`--picture` must be a new file.*no directory"):
+    with pytest.raises(ValueError, match=r"must be a new .png file in a folder that exists"):
         Deduplicate(train, (other,), tmp_path / "new.txt", picture=tmp_path / "no" / "a.png").run()
     assert there.read_text() == "mine"
     with pytest.raises(ValueError, match="`name` must be"):

@@ -99,7 +99,7 @@ def test_command_writes_the_copies(tmp_path, capsys):
     assert f"{data}: 5 images (all images)\n" in out
     assert "groups of copies: 2, images in the largest: 2\n" in out
     assert "groups that have images with different labels: 1\n  cat/3.png, dog/2.png\n" in out
-    assert "2 of 5 images are copies of others\n" in out
+    assert "2 of 5 images are copies of others, written to" in out
     assert read_ids(output) == ["# 2 images that are copies of others", "cat/2.jpg", "dog/2.png"]
     with Image.open(picture) as sheet:
         assert sheet.size == (2 * 160, 2 * 210)

@@ -1,10 +1,81 @@
-"""Figures of studies."""
+"""Charts of results: a confusion matrix, costs by image size, studies."""
 
 import re
 
 import numpy as np
 
-from keras_vit.inspection.figures.drawing import new_figure, save_figure
+from keras_vit.inspection.figures.drawing import new_figure, save_figure, shortened
+
+# Up to so many classes, every class is named, and every cell shows its number of images.
+NAMED = 40
+NUMBERED = 20
+LONGEST_NAME = 24
+
+
+def draw_confusion(matrix, class_names, path):
+    """Draw a confusion matrix: rows are classes, columns predictions, colors shares of a row.
+
+    With up to 20 classes the cells show their numbers of images. With more than 40 classes only
+    some of the names are shown.
+
+    Args:
+        matrix: integers `(classes, classes)` from `keras_vit.evaluation.metrics.confusion_matrix`.
+        class_names: list of the names of the classes.
+        path: path of the PNG file to write.
+    """
+    from matplotlib.colors import PowerNorm
+
+    side = 3.5 + 0.22 * min(max(len(class_names), 10), 2 * NAMED)
+    axis = new_figure(side + 1, side).subplots()
+    # The row of a class without images is empty.
+    shares = 100 * matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    # Square roots make the few percent of a common mistake visible.
+    drawn = axis.imshow(shares, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=100))
+    step = -(-len(class_names) // NAMED)
+    ticks = np.arange(0, len(class_names), step)
+    names = [shortened(class_names[tick], LONGEST_NAME) for tick in ticks]
+    axis.set_xticks(ticks, names, rotation=90, fontsize=8)
+    axis.set_yticks(ticks, names, fontsize=8)
+    accuracy = np.trace(matrix) / max(matrix.sum(), 1)
+    axis.set(xlabel="predicted class", ylabel="class")
+    axis.set_title(f"Accuracy {accuracy:.1%} of {matrix.sum()} images")
+    if len(class_names) <= NUMBERED:
+        for row, column in np.argwhere(matrix):
+            style = {"fontsize": 7, "color": "white" if shares[row, column] > 30 else "black"}
+            axis.text(column, row, f"{matrix[row, column]}", ha="center", va="center", **style)
+    bar = axis.figure.colorbar(drawn, ticks=[0, 1, 5, 10, 20, 40, 60, 80, 100], shrink=0.8)
+    bar.set_label("share of the class's images (%)")
+    save_figure(axis.figure, path)
+
+
+def draw_costs(costs, path):
+    """Draw images per second and the largest batch by the image size, one line per model and task.
+
+    Args:
+        costs: list of `keras_vit.experiments.benchmark.Cost`.
+        path: path of the PNG file to write.
+
+    Reference:
+        Figure 12 of the ViT paper (arXiv 2010.11929).
+    """
+    figure = new_figure(11, 4.5)
+    speed, memory = figure.subplots(1, 2)
+    for model, task in dict.fromkeys((cost.model, cost.task) for cost in costs):
+        found = [cost for cost in costs if (cost.model, cost.task) == (model, task)]
+        label = f"{model}, {task}"
+        measured = [cost for cost in found if cost.points]
+        sizes = [cost.image_size for cost in measured]
+        speed.plot(sizes, [cost.best[1] for cost in measured], "o-", label=label)
+        # The axis has no place for 0.
+        known = [cost for cost in found if cost.largest_batch]
+        sizes = [cost.image_size for cost in known]
+        memory.plot(sizes, [cost.largest_batch for cost in known], "o-", label=label)
+    for axis, name in ((speed, "Images per second"), (memory, "Largest batch")):
+        axis.set(xlabel="Image size (pixels)", ylabel=name, yscale="log")
+        axis.set_xticks(sorted({cost.image_size for cost in costs}))
+        axis.grid(alpha=0.3, which="both")
+    speed.legend()
+    save_figure(figure, path)
 
 
 def short_names(names):
@@ -28,9 +99,6 @@ def draw_study(panels, title, path):
             of settings to lists of accuracies, from 0 to 1, or of `None`, which is not drawn.
         title: title of the figure.
         path: path of the PNG file to write.
-
-    Raises:
-        ValueError: if matplotlib is not installed.
     """
     settings = next(iter(panels.values()))
     width = max(1.7 * len(settings) + 1.5, 5)
@@ -66,9 +134,6 @@ def draw_scaling(exaflops, accuracies, title, path, label="Test accuracy (%)"):
         path: path of the PNG file to write.
         label: name of the accuracy.
 
-    Raises:
-        ValueError: if matplotlib is not installed.
-
     Reference:
         Figure 5 of the ViT paper (arXiv 2010.11929).
     """
@@ -97,9 +162,6 @@ def draw_data_sizes(rows, panels, title, path):
         panels: dictionary from names of panels to their columns.
         title: title of the figure.
         path: path of the PNG file to write.
-
-    Raises:
-        ValueError: if matplotlib is not installed.
 
     Reference:
         Figure 4 of the ViT paper (arXiv 2010.11929).

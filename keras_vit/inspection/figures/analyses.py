@@ -1,19 +1,79 @@
-"""Figures of attention distance, attention rollout and attention heads."""
+"""Figures of the analyses: filters, position embeddings, and attention."""
 
 import numpy as np
 import scipy.ndimage
 
 from keras_vit.inspection.figures.drawing import (
-    check_matplotlib,
+    as_picture,
+    draw_tiles,
     empty_axes,
     new_figure,
     save_figure,
     shortened,
 )
 
+FILTER_COLUMNS = 7
+# Size of a figure of tiles in inches, and the greatest number of tiles in a row or column.
+TILES_SIZE = 9.0
+MOST_TILES = 16
 ROLLOUT_COLUMNS = 4
 # More names than these would fill the figure.
 MOST_NAMED_HEADS = 16
+
+
+def draw_filters(components, shares, path):
+    """Draw the principal components of filters as images.
+
+    Each component is scaled to the whole range of colors, with 0 in the middle.
+
+    Args:
+        components: array `(count, height, width, channels)` from `filter_components`, with one or
+            three channels.
+        shares: array `(count,)` of the components' shares of the variance.
+        path: path of the PNG file to write.
+    """
+    columns = min(FILTER_COLUMNS, len(components))
+    rows = -(-len(components) // columns)
+    # Wide enough for the title.
+    figure = new_figure(max(1.3 * columns, 6), 1.5 * rows + 0.6)
+    pictures = [as_picture(patch / max(np.abs(patch).max(), 1e-12)) for patch in components]
+    titles = [f"{share:.1%}" for share in shares]
+    for axis in draw_tiles(figure, columns, pictures, titles, fontsize=9):
+        axis.images[0].set_interpolation("nearest")
+    size = f"{components.shape[1]} x {components.shape[2]} pixels"
+    figure.suptitle(f"Principal components of the filters, {size}\n(share of their variance)")
+    save_figure(figure, path)
+
+
+def draw_position_similarity(similarity, path):
+    """Draw the similarity of position embeddings: one tile per patch, in its place.
+
+    Only some rows and columns of a large grid are drawn, at equal distances.
+
+    Args:
+        similarity: array `(rows, columns, rows, columns)` from `position_similarity`.
+        path: path of the PNG file to write.
+    """
+    # At most `MOST_TILES` rows and columns, at equal distances.
+    rows, columns = (range(0, n, -(-n // MOST_TILES)) for n in similarity.shape[:2])
+    shape = len(rows) * similarity.shape[2], len(columns) * similarity.shape[3]
+    scale = TILES_SIZE / max(shape)
+    figure = new_figure(max(shape[1] * scale, 3) + 1.5, max(shape[0] * scale, 2) + 1)
+    figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0, hspace=0)
+    axes = figure.subplots(len(rows), len(columns), squeeze=False)
+    for axis_row, row in zip(axes, rows, strict=True):
+        for axis, column in zip(axis_row, columns, strict=True):
+            tile = axis.imshow(similarity[row, column], vmin=-1, vmax=1, cmap="viridis")
+            axis.set(xticks=[], yticks=[])
+    for axis, column in zip(axes[-1], columns, strict=True):
+        axis.set_xlabel(column + 1, fontsize=9)
+    for axis, row in zip(axes[:, 0], rows, strict=True):
+        axis.set_ylabel(row + 1, fontsize=9, rotation=0, labelpad=8, va="center")
+    figure.supxlabel("Input patch column")
+    figure.supylabel("Input patch row")
+    figure.colorbar(tile, ax=axes, label="Cosine similarity", fraction=0.05)
+    figure.suptitle("Position embedding similarity")
+    save_figure(figure, path)
 
 
 def draw_attention_distance(distances, path):
@@ -23,13 +83,9 @@ def draw_attention_distance(distances, path):
         distances: array `(blocks, heads)` from `attention_distance`, in pixels; NaN is left out.
         path: path of the PNG file to write.
 
-    Raises:
-        ValueError: if matplotlib is not installed.
-
     Reference:
         Figure 7 (right) of the ViT paper (arXiv 2010.11929).
     """
-    check_matplotlib()
     from matplotlib import colormaps
 
     depth, heads = distances.shape
@@ -61,13 +117,9 @@ def draw_rollout(images, rollout, path, titles=None):
         path: path of the PNG file to write.
         titles: text to write above each image, such as its class; `None` for none.
 
-    Raises:
-        ValueError: if matplotlib is not installed.
-
     Reference:
         Figure 6 and appendix D.8 of the ViT paper (arXiv 2010.11929).
     """
-    check_matplotlib()
     from matplotlib import colormaps
 
     columns = min(ROLLOUT_COLUMNS, len(images))
@@ -77,11 +129,10 @@ def draw_rollout(images, rollout, path, titles=None):
     side = 1.6 * height / width + (0.25 if titles else 0)
     figure = new_figure(max(2 * 1.6 * columns, 7), rows * side + 0.8)
     pairs = empty_axes(figure, rows, 2 * columns).reshape(-1, 2)[: len(images)]
-    if titles:
-        for (left, _), title in zip(pairs, titles, strict=True):
-            # The title may span both pictures.
-            left.set_title(shortened(title, 40), fontsize=8, loc="left")
-    for (left, right), image, weights in zip(pairs, images, rollout, strict=True):
+    rows = zip(pairs, images, rollout, titles or [""] * len(images), strict=True)
+    for (left, right), image, weights, title in rows:
+        # The title may span both pictures.
+        left.set_title(shortened(title, 40), fontsize=8, loc="left")
         picture = as_picture(image)
         left.imshow(picture)
         shares = upsample(weights / max(weights.max(), 1e-12), (height, width))
@@ -105,9 +156,6 @@ def draw_heads(image, scores, grid, path, query=0):
         grid: `(rows, columns)` of the patches.
         path: path of the PNG file to write.
         query: index of the attending token, such as 0 for the class token.
-
-    Raises:
-        ValueError: if matplotlib is not installed.
     """
     heads = max(len(block) for block in scores.values())
     side = min(1.1, 16 / (heads + 1))
@@ -133,12 +181,6 @@ def draw_heads(image, scores, grid, path, query=0):
     axes[0, 0].set_title("input", fontsize=8)
     figure.suptitle("Attention of each head to the patches (dark: none, yellow: most)", fontsize=10)
     save_figure(figure, path)
-
-
-def as_picture(image):
-    """Return RGB in [0, 1] for an image in [-1, 1] with one or three channels."""
-    image = np.clip((np.asarray(image, "float32") + 1) / 2, 0, 1)
-    return np.repeat(image, 3 // image.shape[-1], axis=-1)
 
 
 def upsample(weights, size):
