@@ -36,19 +36,19 @@ class Paper:
     def run(self):
         """Print the table."""
         from keras_vit.cli.tables import markdown_table, plain_table
-        from keras_vit.experiments.paper.contents import CONTENTS, paper_table
-        from keras_vit.experiments.paper.text import STATEMENTS
+        from keras_vit.experiments.paper_results import paper_rows
+        from keras_vit.experiments.paper_tables import CONTENTS, paper_table
 
         table = markdown_table if self.markdown else plain_table
         name = self._name()
         if name is None:
-            contents = [(name, content.title) for name, content in CONTENTS.items()]
-            for name, text in (*contents, *STATEMENTS):
+            statements = map(dict.values, paper_rows("statements"))
+            for name, text in (*CONTENTS.items(), *statements):
                 print(f"- {name}: {text}" if self.markdown else f"{name:<12}  {text}")
             return
         tables = [paper_table(name)]
         if self.measured:
-            from keras_vit.experiments.paper.measured import measured_tables
+            from keras_vit.experiments.measured import measured_tables
 
             tables += measured_tables(name, self.measured, self.data_dir)
         for shown in tables:

@@ -1,7 +1,7 @@
 """The public names, for type checkers."""
 
-from .paper.contents import paper_table as paper_table
-from .paper.measured import measured_tables as measured_tables
+from .measured import measured_tables as measured_tables
+from .paper_tables import paper_table as paper_table
 from .reported import comparison_rows as comparison_rows
 from .reported import find_reported as find_reported
 from .scaling_study import scaling as scaling

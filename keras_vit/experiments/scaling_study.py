@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_vit.evaluation.costs import count_training_exaflops
-from keras_vit.experiments.paper.scaling import TABLE_6
+from keras_vit.experiments.paper_results import paper_results
 from keras_vit.models.variants import find_variant
 from keras_vit.training.recipe import Recipe
 
@@ -29,11 +29,11 @@ class ScalingStudyRow:
 def _runs():
     """Return the rows of Table 6, in its order."""
     found = {}
-    for result in TABLE_6:
+    for result in paper_results("Table 6"):
         key = result.model, result.builder, int(result.setting.removesuffix(" epochs"))
         found.setdefault(key, {})[result.dataset] = result.value
     return tuple(
-        ScalingStudyRow(*key, values["imagenet2012"], values["exaflops"])
+        ScalingStudyRow(*key, values["imagenet2012"], int(values["exaflops"]))
         for key, values in found.items()
     )
 

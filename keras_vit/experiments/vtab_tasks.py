@@ -8,7 +8,7 @@ import textwrap
 from keras_vit.core.files import LOCK_FILE, PARTIAL, differences, exclusive_lock, write_text
 from keras_vit.data.loading import find_source
 from keras_vit.data.sources.paper import DATASETS
-from keras_vit.experiments.paper.vtab import GROUPS, TASKS
+from keras_vit.experiments.vtab_tables import GROUPS, TASKS
 
 RESULTS_FILE = "results.json"
 

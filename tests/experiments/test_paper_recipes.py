@@ -4,9 +4,7 @@ import re
 
 import pytest
 
-from keras_vit.experiments.paper.accuracies import TABLE_2, TABLE_5
-from keras_vit.experiments.paper.scaling import TABLE_6
-from keras_vit.experiments.paper.text import MASKED_PATCHES
+from keras_vit.experiments.paper_results import paper_results, paper_rows
 from keras_vit.training.recipes import ROWS
 
 # The rows whose values stand in `reported`, in its order.
@@ -55,11 +53,11 @@ def numbers_of(recipe):
 
 
 def values_of(table):
-    return {row.name: f"{row.value:.{row.decimals}f}" for row in table}
+    return {row.name: row.printed for row in paper_results(table)}
 
 
 @pytest.mark.parametrize(
-    ("table", "rows"), [(TABLE_2, OF_TABLE_2), (TABLE_5, OF_TABLE_5)], ids=["2", "5"]
+    ("table", "rows"), [("Table 2", OF_TABLE_2), ("Table 5", OF_TABLE_5)], ids=["2", "5"]
 )
 def test_accuracies_of_tables_2_and_5(table, rows):
     values = values_of(table)
@@ -68,7 +66,7 @@ def test_accuracies_of_tables_2_and_5(table, rows):
 
 
 def test_accuracies_of_table_6():
-    values = values_of(TABLE_6)
+    values = values_of("Table 6")
     for recipe, runs in OF_TABLE_6.items():
         names = [f"{model}/jft300m/imagenet2012/{epochs}_epochs" for model, epochs in runs]
         assert numbers_of(recipe) == [values[name] for name in names]
@@ -77,11 +75,18 @@ def test_accuracies_of_table_6():
 
 def test_accuracies_of_masked_patches():
     fine_tuned, from_scratch = numbers_of("masked_patches")
-    assert fine_tuned == f"{MASKED_PATCHES.value}"
-    scratch = next(row for row in TABLE_5 if row.name == "ViT_B16/imagenet2012/imagenet2012")
-    assert from_scratch == f"{scratch.value:.1f}"
+    assert fine_tuned == values_of("text")["ViT_B16/imagenet2012/masked_patches"]
+    scratch = values_of("Table 5")["ViT_B16/imagenet2012/imagenet2012"]
+    assert from_scratch == f"{float(scratch):.1f}"
     # The text says 2 % above.
     assert float(fine_tuned) - float(from_scratch) == pytest.approx(2)
+
+
+def test_statements_have_the_numbers_of_the_text():
+    texts = [row["statement"] for row in paper_rows("statements")]
+    texts += [row["note"] for row in paper_rows("notes")]
+    for row in paper_results("text"):
+        assert any(row.model in text and f"{row.printed} %" in text for text in texts)
 
 
 def test_every_reported_accuracy_is_compared_here():

@@ -1,4 +1,4 @@
-"""Results of one's own runs, next to the rows of a table or figure of the paper."""
+"""Results of one's own runs, of VTAB and of studies, next to those of the paper."""
 
 import dataclasses
 import difflib
@@ -11,16 +11,23 @@ from keras_vit.checkpoints.runs import RUN_FILE
 from keras_vit.core.text import mean_and_deviation
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.evaluation.classification import evaluate
-from keras_vit.experiments.comparison import TRAINED_ON, check_meant, reported_of_run
-from keras_vit.experiments.paper import accuracies, scaling
-from keras_vit.experiments.paper.layout import PaperTable
-from keras_vit.experiments.paper.measured_studies import models_of, study_cells
-from keras_vit.experiments.paper.vtab import TASKS
-from keras_vit.experiments.reported import TABLE_2, TABLE_5, VTAB, reported_rows
+from keras_vit.experiments.paper_results import DRAWN, TITLES, paper_results, paper_rows
+from keras_vit.experiments.paper_tables import PaperTable
+from keras_vit.experiments.reported import (
+    TABLE_2,
+    TABLE_5,
+    TRAINED_ON,
+    VTAB,
+    check_meant,
+    reported_of_run,
+    reported_rows,
+)
 from keras_vit.experiments.studies.table import TABLE as STUDY_FILE
+from keras_vit.experiments.studies.table import read_study, summary
 from keras_vit.experiments.trained_model import open_trained
 from keras_vit.experiments.vtab_tables import (
     REPORTED,
+    TASKS,
     describe_row,
     find_row,
     table_columns,
@@ -35,8 +42,8 @@ _IN_FIGURE_2 = tuple(f"{model}/jft300m/{VTAB}" for model in ("ViT_H14", "BiT_R15
 _ROWS = {
     "Table 2": TABLE_2,
     "Table 5": TABLE_5,
-    "Table 6": reported_rows(scaling.TABLE_6),
-    "Table 7": reported_rows(accuracies.TABLE_7),
+    "Table 6": reported_rows("Table 6"),
+    "Table 7": reported_rows("Table 7"),
     "Table 9": tuple(row for row in TABLE_2 if row.name in REPORTED),
     "Figure 2": tuple(row for row in TABLE_2 if row.name in _IN_FIGURE_2),
     "Figure 3": tuple(row for row in TABLE_5 if row.dataset == "imagenet2012"),
@@ -122,7 +129,7 @@ def _measure_run(name, path, row, data_dir):
     test = trained.load(other, "test", batch_size=32, data_dir=data_dir)
     if is_named:
         check_meant(row, trained.model, other or data, len(test.class_names))
-    trained.warn_if_trained_on(test.source)
+    trained.warn_if_trained_on(test.info.dataset.source)
     accuracy = evaluate(trained.model, test)["accuracy"]
     return row, accuracy, f"{path}: {row.compare(accuracy, trained.model.input_shape[1:3])}"
 
@@ -178,11 +185,87 @@ def _recipe_of(settings):
 
 
 def _study_table(name, path, row):
-    title, columns, rows = study_cells(name, path)
+    """Return the table of a study, with what the paper reports of its settings."""
+    facts, found = read_study(path)
+    title = f"study {facts.get('study')} on {facts.get('data')}"
     if row is not None:
         _refuse(name, path, f"{title}, whose rows have the names of its settings: leave out NAME=")
+    find = _REPORTED.get((name, facts.get("study")))
+    reported = find(facts.get("finetune_data")) if find else {}
+    (first, *columns), lines = summary(found)
+    rows = tuple((setting, _find(reported, setting), *cells) for setting, *cells in lines)
     if not any(cells[1] != "-" for cells in rows):
-        known = ", ".join(models_of(name))
-        hint = f", which has those of {known}" if known else ""
-        _refuse(name, path, f"{title}, none of whose settings is in {name}{hint}")
-    return PaperTable(f"Measured, {path}: {title}", columns, rows)
+        known = f", which has {', '.join(reported)}" if reported else ""
+        _refuse(name, path, f"{title}, none of whose settings is in {name}{known}")
+    return PaperTable(f"Measured, {path}: {title}", (first, "reported", *columns), rows)
+
+
+def _find(reported, setting):
+    # The model of a study of position embeddings may be any.
+    names = (name for name in reported if name == setting or setting.endswith(f", {name}"))
+    return reported.get(next(names, None), "-")
+
+
+def _of_table_5(data):
+    """Return accuracies by model and pre-training set, on the dataset of the fine-tuning."""
+    return {
+        f"{row.builder}, {row.pretraining}": f"{row} % on {TITLES[data]}"
+        for row in paper_results("Table 5")
+        if row.dataset == data
+    }
+
+
+def _of_figure_3(data):
+    return _of_table_5(data) if data == "imagenet2012" else {}
+
+
+def _of_table_6(data):
+    """Return the accuracies on ImageNet and the compute of the runs of each model."""
+    runs = {}
+    for row in paper_results("Table 6"):
+        if row.dataset in ("imagenet2012", "exaflops"):
+            runs.setdefault(row.builder, {}).setdefault(row.setting, []).append(str(row))
+    return {
+        model: "; ".join(f"{epochs}: {' % and '.join(c)} exaFLOPs" for epochs, c in found.items())
+        for model, found in runs.items()
+    }
+
+
+def _of_table_7(data):
+    return {
+        f"{row.builder}, {row.setting}": f"{row} %, average of 5 datasets"
+        for row in paper_results("Table 7")
+        if row.dataset == "average"
+    }
+
+
+def _of_table_8(data):
+    return {
+        row.study: f"{row} (5-shot accuracy on ImageNet, from 0 to 1)"
+        for row in paper_results("Table 8")
+    }
+
+
+def _of_figure_4(data):
+    """Return the models and shares of JFT-300M that the paper draws."""
+    rows = paper_rows("Figure 4")
+    images = [int(column.removesuffix("M images")) for column in rows[0] if "M images" in column]
+    return {
+        f"{row['builder']}, {100 * count / images[-1]:.12g} %": DRAWN
+        for row in rows
+        for count in images
+        if row["builder"] != "-"
+    }
+
+
+# By table and study, a function from the dataset of the fine-tuning to what the paper reports of
+# settings.
+_REPORTED = {
+    ("Table 5", "datasets"): _of_table_5,
+    ("Table 6", "scaling"): _of_table_6,
+    ("Table 7", "optimizers"): _of_table_7,
+    ("Table 8", "positions"): _of_table_8,
+    ("Figure 3", "datasets"): _of_figure_3,
+    ("Figure 4", "data-size"): _of_figure_4,
+    ("Figure 5", "scaling"): _of_table_6,
+}

@@ -3,9 +3,9 @@
 import csv
 import pathlib
 
-FOLDER = pathlib.Path(__file__).parents[2] / "data" / "paper"
+FOLDER = pathlib.Path(__file__).parents[1] / "data" / "paper"
 PRETRAINING = {
-    "": None,
+    "": "",
     "ImageNet": "imagenet2012",
     "I21k": "imagenet21k",
     "ImageNet-21k": "imagenet21k",
@@ -56,7 +56,7 @@ TASKS = {
 # Their pre-training set is not in the header of Table 2.
 MODELS = {
     ("BiT-L R152x4", ""): ("BiT-L R152x4", "jft300m"),
-    ("Noisy Student Eff-L2", ""): ("Noisy Student (EfficientNet-L2)", None),
+    ("Noisy Student Eff-L2", ""): ("Noisy Student (EfficientNet-L2)", ""),
 }
 
 

@@ -5,25 +5,20 @@ import statistics
 
 import pytest
 
-from keras_vit.experiments.paper.accuracies import TABLE_2, TABLE_5, TABLE_7
-from keras_vit.experiments.paper.contents import CONTENTS, paper_table
-from keras_vit.experiments.paper.figures import AVERAGED
-from keras_vit.experiments.paper.positions import TABLE_8
-from keras_vit.experiments.paper.result import PRETRAINING, TITLES
-from keras_vit.experiments.paper.scaling import TABLE_6
-from keras_vit.experiments.paper.vtab import TABLE_9, TASKS
+from keras_vit.experiments.paper_results import TITLES, paper_results
+from keras_vit.experiments.paper_tables import AVERAGED, CONTENTS, paper_table
+from keras_vit.experiments.vtab_tables import TASKS
 from keras_vit.models import find_variant
-from tests.experiments.paper.printed import printed_results, read_printed
+from tests.experiments.printed import PRETRAINING, printed_results, read_printed
 
-TABLES = {2: TABLE_2, 5: TABLE_5, 6: TABLE_6, 7: TABLE_7, 8: TABLE_8, 9: TABLE_9}
+TABLES = {number: paper_results(f"Table {number}") for number in (2, 5, 6, 7, 8, 9)}
 # The results of each table, N/A among them.
 COUNTS = {2: 7 * 4 + 3 + 5, 5: 6 * (4 + 5 + 5), 6: 18 * 7, 7: 6 * 4, 8: 4 * 3, 9: 3 * 20}
 
 
 def as_printed(row):
-    value = f"{row.value:.{row.decimals}f}" + ("k" if row.dataset == "tpu_days" else "")
-    std = "" if row.std is None else f"{row.std:.{row.decimals}f}"
-    return row.model, row.pretraining, row.dataset, row.setting, value, std
+    value = row.printed + ("k" if row.dataset == "tpu_days" else "")
+    return row.model, row.pretraining, row.dataset, row.setting, value, row.printed_std
 
 
 @pytest.mark.parametrize("number", TABLES)
@@ -39,7 +34,7 @@ def test_each_result_is_the_printed_one(number):
 def test_rows_name_what_there_is(number):
     for row in TABLES[number]:
         assert row.dataset in (*TITLES, *TASKS)
-        assert row.pretraining in (None, *PRETRAINING)
+        assert row.pretraining in PRETRAINING.values()
         assert row.builder is None or find_variant(row.builder)
     names = [row.name for row in TABLES[number]]
     # Noisy Student has two accuracies on ImageNet.
@@ -101,7 +96,7 @@ def test_a_cell(name, row, column, cell):
 def test_averages_are_over_five_datasets():
     """The means of Table 7, and Figure 5's as far as Table 7 has them."""
     columns = collections.defaultdict(dict)
-    for row in TABLE_7:
+    for row in TABLES[7]:
         columns[row.model, row.setting][row.dataset] = row.value
     for values in columns.values():
         assert set(values) == {*AVERAGED, "average"}
@@ -113,11 +108,13 @@ def test_averages_are_over_five_datasets():
 
 def test_table_6_repeats_table_5_but_for_one_model():
     """ViT-H/14 has other numbers in it, which the tables say."""
-    longest = {row.model: row.setting for row in TABLE_6}
+    longest = {row.model: row.setting for row in TABLES[6]}
     in_table_6 = {
-        (row.model, row.dataset): row.value for row in TABLE_6 if row.setting == longest[row.model]
+        (row.model, row.dataset): row.value
+        for row in TABLES[6]
+        if row.setting == longest[row.model]
     }
-    in_table_5 = [row for row in TABLE_5 if row.pretraining == "jft300m"]
+    in_table_5 = [row for row in TABLES[5] if row.pretraining == "jft300m"]
     pairs = {row: (row.value, in_table_6[row.model, row.dataset]) for row in in_table_5}
     different = {row.dataset: values for row, values in pairs.items() if values[0] != values[1]}
     assert {row.model for row, values in pairs.items() if values[0] != values[1]} == {"ViT-H/14"}

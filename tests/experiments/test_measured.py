@@ -6,13 +6,13 @@ import types
 
 import pytest
 
-from keras_vit.experiments import comparison, vtab_tables
-from keras_vit.experiments.comparison import reported_of_run
-from keras_vit.experiments.paper.measured import measured_tables
-from keras_vit.experiments.paper.vtab import TABLE_9, TASKS
-from keras_vit.experiments.reported import TABLE_2, TABLE_5
+from keras_vit.experiments import reported, vtab_tables
+from keras_vit.experiments.measured import measured_tables
+from keras_vit.experiments.paper_results import paper_results
+from keras_vit.experiments.reported import TABLE_2, TABLE_5, reported_of_run
 from keras_vit.experiments.studies import Setting, make_plan
 from keras_vit.experiments.studies.table import run_study
+from keras_vit.experiments.vtab_tables import TASKS
 from keras_vit.experiments.vtab_tasks import run_tasks
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
@@ -62,13 +62,13 @@ def study_directory(tmp_path):
 
 @pytest.mark.slow
 def test_runs_are_evaluated_and_averaged(digits_run, monkeypatch, capsys):
-    monkeypatch.setattr(comparison, "builder_of", lambda model: "ViT_L16")
+    monkeypatch.setattr(reported, "builder_of", lambda model: "ViT_L16")
     out = run(capsys, "evaluate", digits_run)
     accuracy = next(float(line[10:]) for line in out.splitlines() if line.startswith("accuracy: "))
     named = f"{CIFAR}={digits_run}"
     (table,) = measured_tables("Table 2", [named, named])
-    ((name, runs, measured, reported, difference),) = table.rows
-    assert (name, runs, reported) == (CIFAR, "2", "99.42 +- 0.03 %")
+    ((name, runs, measured, printed, difference),) = table.rows
+    assert (name, runs, printed) == (CIFAR, "2", "99.42 +- 0.03 %")
     assert measured == f"{100 * accuracy:.2f} ± 0.00 %"
     assert float(difference) == pytest.approx(100 * accuracy - 99.42, abs=0.011)
     assert len(table.notes) == 2
@@ -76,8 +76,8 @@ def test_runs_are_evaluated_and_averaged(digits_run, monkeypatch, capsys):
     # Other tables have other rows of the same name.
     (table,) = measured_tables("Table 5", [named])
     assert table.rows[0][3] == "99.38 %"
-    printed = run(capsys, "study", "paper", "--table", 5, "--measured", named, "--markdown")
-    assert f"| {CIFAR} | 1 | {100 * accuracy:.2f} % | 99.38 % |" in printed
+    out = run(capsys, "study", "paper", "--table", 5, "--measured", named, "--markdown")
+    assert f"| {CIFAR} | 1 | {100 * accuracy:.2f} % | 99.38 % |" in out
 
 
 def test_a_run_that_does_what_the_paper_did():
@@ -85,7 +85,7 @@ def test_a_run_that_does_what_the_paper_did():
     facts = {"model": "ViT_B16/imagenet21k", "data": "cifar100", "split": "train"}
     model = types.SimpleNamespace(input_shape=(None, 384, 384, 3))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(comparison, "builder_of", lambda model: "ViT_B16")
+        monkeypatch.setattr(reported, "builder_of", lambda model: "ViT_B16")
         found = {
             table: reported_of_run({**facts, "recipe": recipe}, model, "cifar100", table)
             for table in (TABLE_2, TABLE_5)
@@ -109,7 +109,7 @@ def test_a_run_that_does_what_the_paper_did():
     ],
 )
 def test_wrong_runs(table, text, message, digits_run, monkeypatch):
-    monkeypatch.setattr(comparison, "builder_of", lambda model: "ViT_L16")
+    monkeypatch.setattr(reported, "builder_of", lambda model: "ViT_L16")
     with pytest.raises(ValueError, match=message):
         measured_tables(table, [text.replace("RUN", str(digits_run))])
 
@@ -118,10 +118,10 @@ def test_vtab_next_to_table_9(vtab_directory):
     path = vtab_directory()
     (table,) = measured_tables("Table 9", [path])
     assert table.columns == ("task", "measured", "reported", "difference")
-    reported = {row.dataset: row for row in TABLE_9 if row.pretraining == "imagenet21k"}
+    results = [row for row in paper_results("Table 9") if row.pretraining == "imagenet21k"]
+    printed = {row.dataset: row.value for row in results}
     assert table.rows[: len(TASKS)] == tuple(
-        (task, "75.00 %", f"{reported[task].value} %", f"{75 - reported[task].value:+.1f}")
-        for task in TASKS
+        (task, "75.00 %", f"{printed[task]} %", f"{75 - printed[task]:+.1f}") for task in TASKS
     )
     assert [row[0] for row in table.rows[-2:]] == ["structured, mean of 8", "VTAB-1k, mean of 19"]
     assert "other settings" not in table.notes[0]
@@ -185,18 +185,18 @@ def test_a_study_of_position_embeddings(study_directory):
     """The model may have sizes in parentheses, with commas between them."""
     names = names_of("positions", "ViT_Ti16(patch_size=4, depth=6)")
     (table,) = measured_tables("Table 8", [study_directory("positions", *names)])
-    reported = {row[0].partition("), ")[2]: row[1] for row in table.rows}
-    assert reported["none"] == "0.61382 (5-shot accuracy on ImageNet, from 0 to 1)"
-    assert reported["1-D, learned"] == "0.64206 (5-shot accuracy on ImageNet, from 0 to 1)"
-    assert reported["2-D, learned"] == "0.64001 (5-shot accuracy on ImageNet, from 0 to 1)"
-    assert reported["2-D, sines and cosines"] == "-"
+    found = {row[0].partition("), ")[2]: row[1] for row in table.rows}
+    assert found["none"] == "0.61382 (5-shot accuracy on ImageNet, from 0 to 1)"
+    assert found["1-D, learned"] == "0.64206 (5-shot accuracy on ImageNet, from 0 to 1)"
+    assert found["2-D, learned"] == "0.64001 (5-shot accuracy on ImageNet, from 0 to 1)"
+    assert found["2-D, sines and cosines"] == "-"
 
 
 def test_a_study_of_optimizers(study_directory):
     names = names_of("optimizers", "BiT_R50x1")
     (table,) = measured_tables("Table 7", [study_directory("optimizers", *names)])
-    reported = [f"{value} %, average of 5 datasets" for value in ("89.33", "88.79")]
-    assert [row[1] for row in table.rows] == reported
+    expected = [f"{value} %, average of 5 datasets" for value in ("89.33", "88.79")]
+    assert [row[1] for row in table.rows] == expected
 
 
 @pytest.mark.parametrize(
