@@ -9,7 +9,7 @@ from keras_vit.cli.flags import with_recipe_option
 from keras_vit.cli.metavars import plain_error
 from keras_vit.cli.train import COMMON_RECIPES, Auto
 from keras_vit.cli.usage import arguments, names_recipe, options_of, usage
-from keras_vit.experiments.studies.settings import STUDIES
+from keras_vit.experiments.studies import STUDIES
 from keras_vit.training.recipes import RECIPES, Recipe
 
 # The option by a name that it has in another command or in another library.

@@ -45,8 +45,11 @@ class RunDir:
         self.before = {}
 
     @contextlib.contextmanager
-    def open(self):
+    def open(self, shared=False):
         """Begin or resume the job in a `with`, as the only process.
+
+        With `shared`, others may do other parts of the job at the same time. They write what they
+        share under `keras_vit.core.files.exclusive_lock`.
 
         Raises:
             ValueError: if the directory holds something else or other settings, or another process
@@ -56,8 +59,11 @@ class RunDir:
         is_new = not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         try:
-            with self._lock():
+            with contextlib.ExitStack() as lock:
+                lock.enter_context(self._lock(wait=shared))
                 is_begun = self._begin()
+                if shared:
+                    lock.close()
                 try:
                     yield self
                 except BaseException:
@@ -106,10 +112,10 @@ class RunDir:
         return self.path / name
 
     @contextlib.contextmanager
-    def _lock(self):
+    def _lock(self, wait):
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(exclusive_lock(self.path, wait=False))
+                stack.enter_context(exclusive_lock(self.path, wait))
             except TimeoutError as error:
                 raise ValueError(
                     "Only one process may work in a directory. "

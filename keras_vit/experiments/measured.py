@@ -1,7 +1,7 @@
 """Results of one's own runs, of VTAB and of studies, next to those of the paper."""
 
-import dataclasses
 import difflib
+import json
 import os
 import pathlib
 import statistics
@@ -11,6 +11,7 @@ from keras_vit.checkpoints.runs import RUN_FILE
 from keras_vit.core.text import mean_and_deviation
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.evaluation.classification import evaluate
+from keras_vit.experiments.grid import RESULTS, read_results
 from keras_vit.experiments.paper_results import DRAWN, TITLES, paper_results, paper_rows
 from keras_vit.experiments.paper_tables import PaperTable
 from keras_vit.experiments.reported import (
@@ -22,9 +23,9 @@ from keras_vit.experiments.reported import (
     reported_of_run,
     reported_rows,
 )
-from keras_vit.experiments.studies.table import TABLE as STUDY_FILE
-from keras_vit.experiments.studies.table import read_study, summary
+from keras_vit.experiments.study_run import summary
 from keras_vit.experiments.trained_model import open_trained
+from keras_vit.experiments.vtab_run import accuracies_by_seed
 from keras_vit.experiments.vtab_tables import (
     REPORTED,
     TASKS,
@@ -33,8 +34,7 @@ from keras_vit.experiments.vtab_tables import (
     table_columns,
     table_rows,
 )
-from keras_vit.experiments.vtab_tasks import RESULTS_FILE, recorded_results
-from keras_vit.training.recipe import Recipe
+from keras_vit.training.recipes import find_recipe
 from keras_vit.training.starting_model import make_model
 
 _IN_FIGURE_2 = tuple(f"{model}/jft300m/{VTAB}" for model in ("ViT_H14", "BiT_R152x4"))
@@ -75,16 +75,25 @@ def measured_tables(
     runs, tables = {}, []
     for text in directories:
         row, path = _row_and_path(name, text)
+        facts = _facts(path)
         if (path / RUN_FILE).is_file():
             row, *result = _measure_run(name, path, row, data_dir)
             runs.setdefault(row, []).append(result)
-        elif (path / RESULTS_FILE).is_file():
-            tables.append(_vtab_table(name, path, row))
-        elif (path / STUDY_FILE).is_file():
-            tables.append(_study_table(name, path, row))
+        elif "study" in facts:
+            tables.append(_study_table(name, path, row, facts))
+        elif "datasets" in facts:
+            tables.append(_vtab_table(name, path, row, facts))
         else:
             _refuse(name, path, "which has no results (yet) of a run, of VTAB or of a study")
     return [*([_runs_table(runs)] if runs else []), *tables]
+
+
+def _facts(path):
+    """Return the settings of a grid that has results; empty for any other directory."""
+    file = path / "settings.json"
+    if not file.is_file() or not (path / RESULTS).is_file():
+        return {}
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def _refuse(name, path, what):
@@ -145,11 +154,15 @@ def _runs_table(runs):
     return PaperTable("Measured, runs", COLUMNS, tuple(rows), tuple(notes))
 
 
-def _vtab_table(name, path, row):
+def _vtab_table(name, path, row, facts):
     known = [known for known in _ROWS.get(name, ()) if known.dataset == VTAB]
-    found, columns, rows, note = _vtab_rows(path, row and row.name)
+    recipe, model = find_recipe(facts["recipe"]), None
+    if row is not None:
+        model = make_model(recipe, facts["model"], DATASETS[TASKS[0]].num_classes, facts["dtype"])
+    found = find_row(facts["model"], model, row and row.name)
     if found not in known:
         _refuse(name, path, "results of VTAB for a model that has no row; NAME=PATH names the row")
+    rows = list(table_rows([*accuracies_by_seed(path).values()], found))
     groups = [cells for cells in rows if not cells[0].startswith("vtab/")]
     if name == "Table 2":
         # The paper's mean is over all 19 tasks.
@@ -158,41 +171,18 @@ def _vtab_table(name, path, row):
             _refuse(name, path, f"the results of a part of the tasks: {rows[0][0]}")
     elif name == "Figure 2":
         rows = groups
-    return PaperTable(f"Measured, {path}", columns, tuple(rows), (note,))
+    notes = (describe_row(found, recipe),)
+    return PaperTable(f"Measured, {path}", table_columns(found), tuple(rows), notes)
 
 
-def _vtab_rows(workdir, compare=None):
-    """Return the row of Table 2, and columns, rows and a note as `keras-vit vtab` prints them."""
-    measured, settings = recorded_results(workdir)
-    recipe, model = _recipe_of(settings), None
-    if compare is not None:
-        classes = DATASETS[TASKS[0]].num_classes
-        model = make_model(recipe, settings["model"], classes, settings.get("dtype"))
-    row = find_row(settings.get("model"), model, compare)
-    note = describe_row(row, recipe) if row else ""
-    return row, table_columns(row), list(table_rows(measured, row)), note
-
-
-def _recipe_of(settings):
-    """Return the recipe that the settings of a directory contain, as JSON has it."""
-    names = {field.name for field in dataclasses.fields(Recipe)}
-    options = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in settings.items()
-        if name in names
-    }
-    return Recipe(**options)
-
-
-def _study_table(name, path, row):
+def _study_table(name, path, row, facts):
     """Return the table of a study, with what the paper reports of its settings."""
-    facts, found = read_study(path)
-    title = f"study {facts.get('study')} on {facts.get('data')}"
+    title = f"study {facts['study']} on {facts['data']}"
     if row is not None:
         _refuse(name, path, f"{title}, whose rows have the names of its settings: leave out NAME=")
-    find = _REPORTED.get((name, facts.get("study")))
-    reported = find(facts.get("finetune_data")) if find else {}
-    (first, *columns), lines = summary(found)
+    find = _REPORTED.get((name, facts["study"]))
+    reported = find(facts["finetune_data"]) if find else {}
+    (first, *columns), lines = summary(read_results(path / RESULTS))
     rows = tuple((setting, _find(reported, setting), *cells) for setting, *cells in lines)
     if not any(cells[1] != "-" for cells in rows):
         known = f", which has {', '.join(reported)}" if reported else ""

@@ -41,6 +41,8 @@ class PaperResult:
         printed_std: standard deviation over runs, in percent, or empty.
         setting: what else identifies the result in its table, such as `"7 epochs"`.
         study: name of the setting in the study that repeats the table, or empty.
+        image_size: side of the evaluated images in pixels, or empty if it is not told.
+        recipe: name of the recipe that fine-tunes the published model likewise, or empty.
 
     Example:
     >>> result = paper_results("Table 2")[1]
@@ -56,6 +58,8 @@ class PaperResult:
     printed_std: str = ""
     setting: str = ""
     study: str = ""
+    image_size: str = ""
+    recipe: str = ""
 
     def __str__(self):
         std = f" ± {self.printed_std}" if self.printed_std else ""

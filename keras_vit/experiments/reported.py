@@ -88,28 +88,16 @@ _FREE = ("learning_rate", "learning_rates", "seed", "accumulation_steps")
 # Options without effect in evaluation: dropout, and the GELU and epsilon in which ports of the same
 # weights differ.
 _IN_EVALUATION = (*VitOptions.names("training"), "activation", "epsilon")
-# The recipe that fine-tunes a model as the paper does, by dataset; VTAB has its own command.
-_RECIPES = {
-    "imagenet2012": "finetune",
-    "imagenet2012_real": "finetune",
-    "cifar10": "finetune_cifar",
-    "cifar100": "finetune_cifar",
-    "oxford_iiit_pet": "finetune_pets_flowers",
-    "oxford_flowers102": "finetune_pets_flowers",
-    VTAB: None,
-}
-# ViT-L/16's in Table 2.
-_RECIPES_2 = dict.fromkeys(("imagenet2012", "imagenet2012_real"), "finetune_imagenet_512")
+# What tables have besides accuracies.
+_OTHERS = ("average", "exaflops", "tpu_days")
 
 
-def reported_rows(name, recipes=_RECIPES, size_of=lambda result: None):
+def reported_rows(name):
     """Return accuracies that the paper prints as `Reported` rows.
 
     Args:
         name: name of a table, such as `"Table 5"`. Other results than accuracies are left out, as
             are models that are not in this package.
-        recipes: dictionary from datasets to names of recipes.
-        size_of: function from a result to the side of the evaluated images, or `None`.
 
     Returns:
         A tuple of `Reported`.
@@ -119,23 +107,16 @@ def reported_rows(name, recipes=_RECIPES, size_of=lambda result: None):
     >>> row.name, row.starts_from
     ('ViT_B16/imagenet2012/imagenet2012_real', None)
     """
-    rows = []
-    for result in paper_results(name):
-        if result.builder is None or result.dataset not in recipes:
-            continue
-        facts = result.name, result.builder, result.dataset, result.value, result.std
-        # Models pre-trained on JFT-300M, or on ImageNet alone, are not published.
-        recipe = recipes[result.dataset] if result.pretraining == "imagenet21k" else None
-        start = f"{result.builder}/{result.pretraining}" if recipe is not None else None
-        source, size = f"{result.source} {PAPER}", size_of(result)
-        rows.append(Reported(*facts, source, start, recipe, size))
-    return tuple(rows)
-
-
-def _size_in_table_2(result):
-    if result.dataset.startswith("imagenet2012"):
-        return {"ViT_L16": 512, "ViT_H14": 518}.get(result.builder)
-    return 384 if result.builder == "ViT_L16" else None
+    return tuple(
+        Reported(
+            *(row.name, row.builder, row.dataset, row.value, row.std, f"{row.source} {PAPER}"),
+            starts_from=f"{row.builder}/{row.pretraining}" if row.recipe else None,
+            recipe=row.recipe or None,
+            image_size=int(row.image_size) if row.image_size else None,
+        )
+        for row in paper_results(name)
+        if row.builder is not None and row.dataset not in _OTHERS
+    )
 
 
 def published_builder(row):
@@ -154,9 +135,7 @@ def name_with_options(builder, options):
     return f"{builder}({listed})" if options else builder
 
 
-TABLE_2 = reported_rows("Table 2", {**_RECIPES, **_RECIPES_2}, _size_in_table_2)
-# Without the averaged weights and larger images of Table 2.
-TABLE_5 = reported_rows("Table 5", size_of=lambda result: 384)
+TABLE_2, TABLE_5 = reported_rows("Table 2"), reported_rows("Table 5")
 # Accuracies on ImageNet of the published files themselves.
 OF_CHECKPOINTS = tuple(
     Reported(
@@ -166,11 +145,7 @@ OF_CHECKPOINTS = tuple(
     for row in CHECKPOINTS
     if row.accuracy is not None
 )
-OF_OBJECTNET = tuple(
-    Reported(row.name, row.builder, row.dataset, row.value, row.std, f"{row.source} {PAPER}")
-    for row in paper_results("text")
-    if row.dataset == OBJECTNET and row.setting == "top-1"
-)
+OF_OBJECTNET = tuple(row for row in reported_rows("text") if row.name.endswith("/top-1"))
 COLUMNS = ("name", "measured", "reported", "difference")
 
 

@@ -7,8 +7,13 @@ import pytest
 from keras_vit.data import load
 from keras_vit.data.loading import find_source
 from keras_vit.evaluation.costs import count_training_exaflops
-from keras_vit.experiments.studies import make_plan, runs
-from keras_vit.experiments.studies.runs import Trained, measure, run_directory, train_setting
+from keras_vit.experiments.study_run import (
+    Trained,
+    make_plan,
+    measure,
+    train_setting,
+    training_exaflops,
+)
 from keras_vit.models import find_variant
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
@@ -18,18 +23,18 @@ from tests.fixtures.small_runs import small_model, small_recipe
 @pytest.mark.slow
 def test_the_best_model_is_measured(tmp_path, monkeypatch):
     """Early stopping: not the last model."""
-    options = {"shots": 2, "classes": ("0", "1"), "fractions": (1.0,)}
+    options = {"shots": 2, "classes": ("0", "1"), "values": (1.0,)}
     plan = make_plan("data-size", "digits_pretrain", "digits", tmp_path, **options)
     (setting,) = plan.settings
     best, last = (small_model(small_recipe(image_size=16), 2) for _ in range(2))
     for model, bias in ((best, 9.0), (last, -9.0)):
         model.get_layer("head").bias.assign([bias, 0.0])
-    run = run_directory(plan, setting, 0)
+    run = tmp_path / "run"
     run.mkdir()
     (run / "run.json").write_text("{}")
     best.save(run / "best.keras")
     trained = Trained(RECIPES["digits_pretrain"], last, 20, run, [], 1e-6)
-    monkeypatch.setattr(runs, "train_setting", lambda *_: trained)
+    monkeypatch.setattr("keras_vit.experiments.study_run.train_setting", lambda *_: trained)
     found = measure(plan, setting, 0)
     # The best model always predicts 0, the last 1.
     labels = [label for _, y in load("digits", "test", 16, 50, classes=("0", "1")) for label in y]
@@ -47,7 +52,7 @@ def test_a_run_records_how_many_images_it_trains_on(tmp_path, monkeypatch):
     monkeypatch.setattr(job, "fit", fit)
     monkeypatch.setattr(job, "make_model", lambda *_: None)
     recipe = dataclasses.replace(RECIPES["digits_pretrain"], batch_size=50, warmup_steps=1)
-    options = {"classes": ("0", "1"), "fractions": (0.1,)}
+    options = {"classes": ("0", "1"), "values": (0.1,)}
     plan = make_plan("data-size", recipe, "digits", tmp_path, **options)
     num_images = train_setting(plan, *plan.settings, 0).num_images
     assert recorded["num_examples"] == num_images < 50
@@ -62,7 +67,7 @@ def test_fine_tuning_takes_the_compute_of_the_model_that_it_was_given():
     built_by = dataclasses.replace(RECIPES["digits_pretrain"], pooling="gap", axial=True)
     recipe = dataclasses.replace(RECIPES["digits_finetune"], image_size=32)
     assert recipe.pooling == "token"
-    counted = runs.training_exaflops(recipe, model, digits, built_by)
+    counted = training_exaflops(recipe, model, digits, built_by)
     epochs, steps = recipe.epoch_lengths(digits.num_examples)
     row = find_variant(model).replace(pooling="gap", axial=True)
     expected = count_training_exaflops(row, steps * recipe.batch_size, epochs, 10, 32)

@@ -22,11 +22,11 @@ FEWSHOT = {"fewshot_data": "digits", "fewshot_classes": OTHERS, "shots": 2}
 # Per study its options, and its number of settings for one model.
 OPTIONS = {
     "scaling": ({"models": (VIT, RESNET), **FEWSHOT}, 1),
-    "data-size": ({"models": (VIT, RESNET), "fractions": (0.1, 1.0), **FEWSHOT}, 2),
-    "datasets": ({"datasets": ("digits",), "tune": {"dropout": (0.0, 0.1)}, **TRANSFER}, 1),
+    "data-size": ({"models": (VIT, RESNET), "values": (0.1, 1.0), **FEWSHOT}, 2),
+    "datasets": ({"values": ("digits",), "tune": {"dropout": (0.0, 0.1)}, **TRANSFER}, 1),
     "pretraining": ({**TRANSFER, **FEWSHOT}, 3),
     "optimizers": ({"models": (RESNET,)}, 2),
-    "shapes": ({"factors": (2.0,)}, 6),
+    "shapes": ({"values": (2.0,)}, 6),
     "poolings": ({"tune": {"learning_rate": (1e-3, 3e-3)}}, 3),
     "positions": (FEWSHOT, 9),
     "axial": ({}, 2),

@@ -1,15 +1,13 @@
 """Studies: their settings, facts, digests and checks, and a call from Python."""
 
 import dataclasses
-import json
 
 import pytest
 
 from keras_vit.checkpoints.trained import model_digest
 from keras_vit.experiments import study
-from keras_vit.experiments.digests import data_digests
-from keras_vit.experiments.studies import make_plan
-from keras_vit.experiments.studies.table import FACTS, run_study
+from keras_vit.experiments.grid import grid
+from keras_vit.experiments.study_run import data_digests, make_plan
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
@@ -23,19 +21,17 @@ def test_settings_are_all_that_models_have():
 
     kinds = [setting.changes["position_embedding"] for setting in settings("positions", "a")]
     assert set(kinds) == set(POSITION_EMBEDDINGS) - {"rotary"}
-    found = settings("positions", "a", positions=("none", "2-D, learned"))
+    found = settings("positions", "a", values=("none", "2-D, learned"))
     assert [setting.name for setting in found] == ["a, none", "a, 2-D, learned"]
-    with pytest.raises(ValueError, match=r"`positions` must be one of .* positions='3-D'"):
-        settings("positions", "a", positions=("3-D",))
-    with pytest.raises(ValueError, match="`positions` is for the study 'positions' alone"):
-        settings("poolings", "a", positions=("none",))
+    with pytest.raises(ValueError, match=r"`values` must be one of .* values='3-D'"):
+        settings("positions", "a", values=("3-D",))
     kinds = [setting.changes["pooling"] for setting in settings("poolings", "a")]
     assert set(kinds) == set(POOLINGS) - {"token_gap"}
     assert [setting.model for setting in settings("scaling", "a", "b")] == ["a", "b"]
     names = [setting.name for setting in settings("poolings", "a", "b")]
     assert names[:3] == ["a, class token", "a, mean of patches", "a, attention"]
     assert len(set(names)) == len(names) == 6
-    sizes = settings("data-size", "a", "b", fractions=(0.03, 1.0))
+    sizes = settings("data-size", "a", "b", values=(0.03, 1.0))
     assert [setting.name for setting in sizes] == ["a, 3 %", "a, 100 %", "b, 3 %", "b, 100 %"]
     assert [setting.fraction for setting in sizes] == [0.03, 1.0, 0.03, 1.0]
 
@@ -73,18 +69,19 @@ def test_a_study_from_python(tmp_path, trained):
 def test_digests_of_a_study(tmp_path):
     """Data that people can change have digests, the few-shot data too."""
     root = write_folder(tmp_path / "photos", ("cat", "dog"), count=10)
-    plan = make_plan("poolings", "digits_pretrain", f"folder:{root}", tmp_path / "study")
+    data = f"folder:{root}"
+    plan = make_plan("poolings", "digits_pretrain", data, tmp_path / "study")
     before = plan.facts()
     assert plan.facts() == before
     for path in root.rglob("*.jpg"):
         path.write_bytes(encode(random_image(), "JPEG"))
-    assert plan.facts()["train_digest"] != before["train_digest"]
+    assert plan.facts()[f"{data} train digest"] != before[f"{data} train digest"]
     options = {"classes": ("0", "1"), "fewshot_classes": ("2", "3"), "fewshot_data": "digits"}
     facts = make_plan("data-size", "digits_pretrain", "digits", "study", **options).facts()
-    names = [name for name in facts if name.endswith("_digest")]
+    names = [name for name in facts if name.endswith(" digest")]
     assert names == [
-        *("train_digest", "validation_digest", "test_digest"),
-        *("fewshot_train_digest", "fewshot_test_digest"),
+        *(f"digits {split} digest" for split in ("train", "validation", "test")),
+        *(f"fewshot digits {split} digest" for split in ("train", "test")),
     ]
     assert len({facts[name] for name in names}) == 5
     assert data_digests("cifar10", ("train",)) == {}
@@ -92,20 +89,40 @@ def test_digests_of_a_study(tmp_path):
 
 def test_each_pretraining_set_has_digests(tmp_path):
     names = [f"folder:{write_folder(tmp_path / n, ('cat', 'dog'), count=10)}" for n in "ab"]
-    options = {"datasets": names, "finetune": "digits_finetune", "finetune_data": "digits"}
+    options = {"values": names, "finetune": "digits_finetune", "finetune_data": "digits"}
     plan = make_plan("datasets", "digits_pretrain", None, tmp_path / "study", **options)
-    facts = json.loads(json.dumps(plan.facts()))
-    before = {"train_digest", f"{names[1]}_train_digest", "finetune_train_digest"}
-    assert before <= facts.keys()
-    # The order of the classes of a study does not matter, and one of its datasets may be new.
-    changed = {**facts, "finetune_classes": ["1", "0"], "new_train_digest": "0f"}
-    del changed[f"{names[1]}_train_digest"]
-    facts["finetune_classes"] = ["0", "1"]
-    (tmp_path / FACTS).write_text(json.dumps(facts))
-    assert run_study((), (), None, tmp_path, changed) == []
-    changed["finetune"] = {**facts["finetune"], "axial": True}
-    with pytest.raises(ValueError, match="begun with. Received: finetune="):
-        run_study((), (), None, tmp_path, changed)
+    facts = plan.facts()
+    digests = {f"{name} train digest" for name in (*names, "finetune digits")}
+    assert digests <= facts.keys()
+    # One of the datasets may be new.
+    grid({}, (), None, tmp_path / "new", facts)
+    fewer = dataclasses.replace(plan, values=names[:1]).facts()
+    assert grid({}, (), None, tmp_path / "new", fewer) == []
+    changed = {**fewer, "finetune": {**facts["finetune"], "axial": True}}
+    with pytest.raises(ValueError, match="begun with. Received: finetune.axial=True"):
+        grid({}, (), None, tmp_path / "new", changed)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"classes": ("0", "1")},
+        {"tune": {"dropout": (0.1,)}},
+        {"fewshot_data": "digits"},
+        {"finetune": "digits_finetune", "finetune_data": "digits"},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_a_study_is_of_one_thing(options, tmp_path):
+    """What is left out, or added, is another study; the order of classes does not matter."""
+    arguments = ("poolings", "digits_pretrain", "digits", tmp_path / "study")
+    without, given = make_plan(*arguments), make_plan(*arguments, **options)
+    for name, before, now in (("a", without, given), ("b", given, without)):
+        grid({}, (), None, tmp_path / name, before.facts())
+        with pytest.raises(ValueError, match=f"begun with.*{next(iter(options))}"):
+            grid({}, (), None, tmp_path / name, now.facts())
+    two = (make_plan(*arguments, classes=names).facts() for names in (("0", "1"), ("1", "0")))
+    assert next(two) == next(two)
 
 
 def test_masked_patches_take_any_recipe_of_classes():
