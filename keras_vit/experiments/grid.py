@@ -52,6 +52,8 @@ def grid(settings, seeds, run, workdir, facts, resume=True, repeat=False):
             row = {"setting": name, "seed": seed, **run(settings[name], seed)}
             # Another process may have written rows meanwhile.
             with exclusive_lock(directory.path):
+                # Facts of what was added to the grid.
+                directory.add({})
                 rows = {key(row): row for row in read_results(path)}
                 write_csv(path, list({**rows, key(row): row}.values()))
         rows = {key(row): row for row in read_results(path)}

@@ -99,3 +99,11 @@ def test_a_grid_is_of_one_thing(tmp_path):
     (tmp_path / "run" / "run.json").write_text("{}")
     with pytest.raises(ValueError, match="holds run.json"):
         grid(settings, [0], measured([]), tmp_path / "run", FACTS)
+
+
+def test_facts_of_what_is_added_are_recorded(tmp_path):
+    grid({"a": 1}, [0], measured([]), tmp_path, {"a digest": "0"})
+    grid({"b": 1}, [0], measured([]), tmp_path, {"b digest": "1"})
+    for name in "ab":
+        with pytest.raises(ValueError, match=f"begun with. Received: {name} digest='2'"):
+            grid({}, [], None, tmp_path, {f"{name} digest": "2"})
