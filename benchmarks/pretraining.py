@@ -56,7 +56,7 @@ def accuracy(pretrained, recipe):
     """Return the test accuracy after fine-tuning with the learning rate best on validation."""
     models = {}
 
-    def finetune(recipe):
+    def finetune(recipe, workdir):
         if pretrained is None:
             model = small_vit(recipe, FINETUNING_CLASSES)
         else:
@@ -64,7 +64,8 @@ def accuracy(pretrained, recipe):
         models[recipe.learning_rate] = model
         return train(recipe, model, FINETUNING_CLASSES)
 
-    chosen, _ = choose_learning_rate(recipe, finetune)
+    with tempfile.TemporaryDirectory() as workdir:
+        chosen, _ = choose_learning_rate(recipe, finetune, workdir)
     return accuracy_on_test_split(models[chosen.learning_rate], recipe.image_size)
 
 

@@ -27,8 +27,8 @@ class Benchmark:
     image_sizes: tuple[int, ...] | None = None
     """Sides of the square images, in pixels; by default 224, or the size of a trained model."""
     batch_sizes: tuple[int, ...] | None = None
-    """Batch sizes to measure. By default they are doubled while that is faster, on an accelerator
-    multiplied by 4."""
+    """Batch sizes to measure, in rising order. By default they are multiplied by 4 while that is
+    faster."""
     tasks: tuple[Literal["forward", "training"], ...] = ("forward", "training")
     """What to measure: `model.predict`, `model.fit`, or both. Segmenters are measured `forward`."""
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
@@ -43,85 +43,71 @@ class Benchmark:
 
     def run(self):
         """Measure, and print a table."""
+        import importlib.util
+
         import tqdm
 
         from keras_vit.cli.arguments import markdown_table, plain_table
-        from keras_vit.experiments.benchmark import benchmark, device_name
+        from keras_vit.core.files import write_csv
+        from keras_vit.experiments.benchmark import benchmark
+        from keras_vit.inspection.figures.charts import draw_costs
 
-        if self.output is not None and not self.output.expanduser().parent.is_dir():
-            raise ValueError(
-                f"`output` must be a file in a folder that exists. Received: {str(self.output)!r}"
-            )
-        if self.output is not None and self.output.expanduser().exists():
+        output = self.output and self.output.expanduser().resolve()
+        if output is not None and output.exists():
             raise ValueError(
                 "`output` must be a new file, so that no measurements are lost. "
-                f"Received: {str(self.output)!r}, which exists"
+                f"Received: {str(output)!r}, which exists"
             )
         options = ("models", "image_sizes", "batch_sizes", "tasks", "dtype", "seconds")
-        total = len(self.models) * len(self.image_sizes or (None,)) * len(self.tasks)
-        found = []
-        costs = benchmark(
+        found = benchmark(
             **{name: getattr(self, name) for name in options},
             show=lambda text: progress.set_postfix_str(text),
         )
+        costs, rows = [], []
+        table = markdown_table if self.markdown else plain_table
         # One that fails later does not lose those before it.
         try:
-            with tqdm.tqdm(total=total, desc="measuring") as progress:
-                for cost in costs:
-                    found.append(cost)
-                    self._write(found)
+            with tqdm.tqdm(desc="measuring") as progress:
+                for cost in found:
                     progress.update()
+                    costs.append(cost)
+                    rows += csv_rows(cost)
+                    if output is not None and rows:
+                        write_csv(output, rows)
         finally:
-            if found:
-                table = markdown_table if self.markdown else plain_table
-                print(device_name())
-                print(table(COLUMNS, list(map(cells, found))))
-        self._show_files(found)
-
-    def _write(self, costs):
-        from keras_vit.core.files import write_csv
-
-        rows = [
-            (cost.model, cost.image_size, cost.task, *point, cost.dtype)
-            for cost in costs
-            for point in cost.points
-        ]
-        if self.output is not None and rows:
-            rows = [dict(zip(CSV_COLUMNS, row, strict=True)) for row in rows]
-            write_csv(self.output.expanduser().resolve(), rows)
-
-    def _show_files(self, costs):
-        import importlib.util
-
-        from keras_vit.inspection.figures.charts import draw_costs
-
-        if self.output is None or not any(cost.points for cost in costs):
-            return
-        output = self.output.expanduser().resolve()
-        print(f"All measurements: {output}")
-        if len(self.image_sizes or ()) > 1 and importlib.util.find_spec("matplotlib"):
-            picture = output.with_suffix(".png")
-            draw_costs(costs, picture)
-            print(f"Figure: {picture}")
+            if costs:
+                print(table(COLUMNS, list(map(cells, costs))))
+        if output is not None and rows:
+            print(f"All measurements: {output}")
+            if len(self.image_sizes or ()) > 1 and importlib.util.find_spec("matplotlib"):
+                draw_costs(costs, output.with_suffix(".png"))
+                print(f"Figure: {output.with_suffix('.png')}")
 
 
 COLUMNS = (
     *("model", "pixels", "task", "dtype", "images/s", "batch", "peak memory, GiB"),
     "largest batch",
 )
-CSV_COLUMNS = (
-    *("model", "image_size", "task", "batch_size", "images_per_second", "peak_bytes"),
-    "dtype",
-)
+
+
+def csv_rows(cost):
+    """Return a row for each batch size of a `Cost`."""
+    return [
+        {
+            **{"model": cost.model, "image_size": cost.image_size, "task": cost.task},
+            **{"batch_size": size, "images_per_second": speed, "peak_bytes": peak},
+            "dtype": cost.dtype,
+        }
+        for size, speed, peak in cost.points
+    ]
 
 
 def cells(cost):
     """Return the cells of a `Cost`."""
-    mark = "~" if cost.is_estimated else ""
+    mark = "~" if cost.is_estimated and cost.largest_batch else ""
     largest = "?" if cost.largest_batch is None else f"{mark}{cost.largest_batch:,}"
     best = "-", "-", "-"
     if cost.points:
         batch_size, speed, memory = cost.best
         best = f"{speed:,.1f}", f"{batch_size}", f"{memory / 2**30:.2f}"
-    found = cost.model, f"{cost.image_size or '?'}", cost.task, cost.dtype or "?"
-    return *found, *best, largest
+    return cost.model, f"{cost.image_size or '?'}", cost.task, cost.dtype or "?", *best, largest

@@ -129,7 +129,7 @@ def _next_commands(model, directory, name, batch_size):
 def facts_of(model, source, quantize=None):
     """Return the known origin and accuracy of a model, for `model.json`."""
     from keras_vit.checkpoints.runs import find_model, run_of
-    from keras_vit.experiments.comparison import reported_of_checkpoint
+    from keras_vit.experiments.reported import reported_of_checkpoint
 
     facts, when = {"source": str(source)}, "_before_quantization" if quantize else ""
     path = find_model(source)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.cli.train import NamedRecipe
-from keras_vit.experiments.studies.settings import POSITIONS, STUDIES
+from keras_vit.experiments.studies import STUDIES
 
 _WHAT = "; ".join(f"{name}: {row.what}" for name, row in STUDIES.items())
 _TUNE = "Values to choose from on the validation images, for each line of the study."
@@ -22,7 +22,7 @@ class Study:
 
     Example: keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits --workdir
     runs/positions --image-size 64 --epochs 5, or keras-vit study data-size digits_pretrain --data
-    digits --workdir runs/sizes --fractions 0.1 1
+    digits --workdir runs/sizes --values 0.1 1
     """
 
     study: Annotated[
@@ -66,34 +66,37 @@ class Study:
     """Classes to keep of `--fewshot-data`; all by default."""
     shots: int | None = None
     """Labelled images per class of the few-shot accuracy, by default 5."""
-    fractions: tuple[float, ...] | None = None
-    """For data-size: the shares of the training images, by default 0.03 0.1 0.3 1. Training
-    takes the same number of steps for every share."""
-    datasets: tuple[str, ...] | None = None
-    """For datasets: the pre-training sets."""
-    factors: tuple[float, ...] | None = None
-    """For shapes: the factors of the sizes, by default 0.5 2."""
-    positions: tuple[Literal[tuple(POSITIONS)], ...] | None = None
-    """For positions: the kinds to compare; all by default."""
+    values: tuple[str, ...] | None = None
+    """What is compared. For data-size shares of the training images (training takes the same number
+    of steps for every share), for shapes factors of the sizes, for datasets the pre-training sets,
+    for the others some of the kinds; by default those of the paper."""
 
     def run(self):
         """Train, print the table and draw the figure."""
         from keras_vit.cli.arguments import plain_table
-        from keras_vit.experiments.studies import FIGURE, study
-        from keras_vit.experiments.studies.table import TABLE, summary
+        from keras_vit.experiments.grid import RESULTS
+        from keras_vit.experiments.study_run import FIGURE, study, summary
         from keras_vit.inspection.figures.drawing import check_matplotlib
+        from keras_vit.training.recipes import find_recipe
 
         check_matplotlib()
-        options = dict(vars(self))
         tune = {
-            "learning_rate": options.pop("tune_learning_rates"),
-            "weight_decay": options.pop("tune_weight_decays"),
-            "dropout": options.pop("tune_dropouts"),
-            "label_smoothing": options.pop("tune_label_smoothings"),
+            "learning_rate": self.tune_learning_rates,
+            "weight_decay": self.tune_weight_decays,
+            "dropout": self.tune_dropouts,
+            "label_smoothing": self.tune_label_smoothings,
+        }
+        own = ("study", "debug", "finetune_image_size")
+        options = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in own and not name.startswith("tune_")
         }
         options["tune"] = {field: values for field, values in tune.items() if values}
-        options = {name: options[name] for name in options if name not in ("study", "debug")}
-        rows = study(self.study, **options)
-        print(plain_table(*summary(rows)))
+        if self.finetune is not None and self.finetune_image_size is not None:
+            options["finetune"] = dataclasses.replace(
+                find_recipe(self.finetune), image_size=self.finetune_image_size
+            )
+        print(plain_table(*summary(study(self.study, **options))))
         workdir = self.workdir.expanduser().resolve()
-        print(f"Table and figure: {workdir / TABLE}, {workdir / FIGURE}")
+        print(f"Table and figure: {workdir / RESULTS}, {workdir / FIGURE}")

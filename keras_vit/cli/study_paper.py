@@ -3,8 +3,6 @@
 import dataclasses
 import pathlib
 
-from keras_vit.core.arguments import check_choice
-
 
 @dataclasses.dataclass
 class Paper:
@@ -36,46 +34,28 @@ class Paper:
     def run(self):
         """Print the table."""
         from keras_vit.cli.arguments import markdown_table, plain_table
-        from keras_vit.experiments.paper.contents import CONTENTS, paper_table
-        from keras_vit.experiments.paper.text import STATEMENTS
+        from keras_vit.experiments.paper_results import paper_rows
+        from keras_vit.experiments.paper_tables import CONTENTS, paper_table
 
         table = markdown_table if self.markdown else plain_table
-        name = self._name()
-        if name is None:
-            contents = [(name, content.title) for name, content in CONTENTS.items()]
-            for name, text in (*contents, *STATEMENTS):
+        names = [f"Table {self.table}"] if self.table is not None else []
+        names += [f"Figure {self.figure}"] if self.figure is not None else []
+        if not names and not self.measured:
+            statements = map(dict.values, paper_rows("statements"))
+            for name, text in (*CONTENTS.items(), *statements):
                 print(f"- {name}: {text}" if self.markdown else f"{name:<12}  {text}")
             return
-        tables = [paper_table(name)]
+        if len(names) != 1:
+            raise ValueError(
+                "One of `--table` and `--figure` must be given. "
+                f"Received: table={self.table}, figure={self.figure}"
+            )
+        tables = [paper_table(*names)]
         if self.measured:
-            from keras_vit.experiments.paper.measured import measured_tables
+            from keras_vit.experiments.measured import measured_tables
 
-            tables += measured_tables(name, self.measured, self.data_dir)
+            tables += measured_tables(*names, self.measured, self.data_dir)
         for shown in tables:
             lines = shown.title, table(shown.columns, shown.rows), *shown.notes
             # Markdown needs an empty line between paragraphs.
             print(("\n\n" if self.markdown else "\n").join(lines), end="\n\n")
-
-    def _name(self):
-        """Return the name of the table or figure, or `None` for the list."""
-        if self.table is not None and self.figure is not None:
-            raise ValueError(
-                "Only one of `--table` and `--figure` can be given. "
-                f"Received: --table {self.table} --figure {self.figure}"
-            )
-        for flag, number, numbers in (
-            ("--table", self.table, range(1, 10)),
-            ("--figure", self.figure, range(2, 6)),
-        ):
-            if number is not None:
-                check_choice(flag, number, (*numbers,))
-        if self.table is not None:
-            return f"Table {self.table}"
-        if self.figure is not None:
-            return f"Figure {self.figure}"
-        if self.measured:
-            raise ValueError(
-                "`--measured` needs `--table` or `--figure`. "
-                f"Received: --measured {' '.join(self.measured)}"
-            )
-        return None

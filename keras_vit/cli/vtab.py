@@ -29,9 +29,9 @@ class Vtab:
     """Tasks (`dtd`, `svhn`, ...) or groups (`natural`, `specialized`, `structured`); all by
     default. Others can be added later in the same directory."""
     recipe: Recipe = RECIPES["finetune_vtab"]
-    seeds: int | None = None
-    """Run all of it so many times, with the recipe's seed and the following ones, in directories
-    `seed-0`, `seed-1`, ... of the workdir; accuracies are printed with their standard deviation."""
+    seeds: int = 1
+    """Run all of it so many times, with the recipe's seed and the following ones; accuracies of
+    several are printed with their standard deviation."""
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
@@ -49,16 +49,12 @@ class Vtab:
     def run(self):
         """Train on the tasks that are not done, and print the table."""
         from keras_vit.cli.arguments import markdown_table, plain_table
-        from keras_vit.experiments.seeds import vtab_seeds
-        from keras_vit.experiments.vtab_run import vtab
+        from keras_vit.experiments.vtab_run import vtab_seeds
         from keras_vit.experiments.vtab_tables import describe_row, table_columns, table_rows
 
-        own = ("markdown", "debug", "seeds")
+        own = ("markdown", "debug")
         options = {name: value for name, value in vars(self).items() if name not in own}
-        if self.seeds is None:
-            runs = [vtab(**options)]
-        else:
-            runs = [*vtab_seeds(**options, seeds=self.seeds).values()]
+        runs = [*vtab_seeds(**options).values()]
         row = runs[0].reported
         table = markdown_table if self.markdown else plain_table
         print(table(table_columns(row), list(table_rows([r.accuracies for r in runs], row))))

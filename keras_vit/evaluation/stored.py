@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit.core.arguments import as_objects
 from keras_vit.core.choices import PREDICTIONS_RECORD
-from keras_vit.data.inputs.find import find_images
+from keras_vit.data.inputs import find_images
 from keras_vit.evaluation.fewshot import SEEDS, fewshot_accuracies
 
 # Similarities in memory at once.

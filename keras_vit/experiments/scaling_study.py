@@ -1,13 +1,11 @@
-"""Models compared by the compute of their training: the paper's scaling study, and one's own."""
+"""Models compared by the compute of their training: the paper's scaling study, and others."""
 
 import dataclasses
-import os
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from keras_vit.evaluation.costs import count_training_exaflops
-from keras_vit.experiments.paper.scaling import TABLE_6
+from keras_vit.experiments.paper_results import paper_results
 from keras_vit.models.variants import find_variant
 from keras_vit.training.recipe import Recipe
 
@@ -29,11 +27,11 @@ class ScalingStudyRow:
 def _runs():
     """Return the rows of Table 6, in its order."""
     found = {}
-    for result in TABLE_6:
+    for result in paper_results("Table 6"):
         key = result.model, result.builder, int(result.setting.removesuffix(" epochs"))
         found.setdefault(key, {})[result.dataset] = result.value
     return tuple(
-        ScalingStudyRow(*key, values["imagenet2012"], values["exaflops"])
+        ScalingStudyRow(*key, values["imagenet2012"], int(values["exaflops"]))
         for key, values in found.items()
     )
 
@@ -50,31 +48,27 @@ def count_exaflops(row):
 def scaling(
     recipe: Recipe | str | None = None,
     data: str | None = None,
-    workdir: str | os.PathLike | None = None,
     models: Sequence[str] = ("ViT_Ti16",),
     **options: Any,
 ) -> list[dict]:
-    """Compare models by the compute of their training, and by their accuracy if they are trained.
+    """Compare models by the compute of their training.
 
     Without a recipe the models are those of the paper's study, with the accuracy on ImageNet and
-    the compute that it reports. With a recipe they are `models`, trained by the recipe on `data`:
-    the compute alone is counted, unless `workdir` says where to train them.
+    the compute that it reports. With a recipe they are `models`, trained by the recipe on `data`;
+    `study("scaling", ...)` trains them, too.
 
     Args:
         recipe: a `Recipe`, or the name of one; `None` for the 18 runs of the paper.
         data: name of a dataset, as in `keras_vit.data.load`.
-        workdir: directory of the runs, as in `study`; `None` to train nothing.
         models: names of variants.
-        **options: `classes` and `data_dir` as in `keras_vit.data.load`, and to train `seeds` as in
-            `study`.
+        **options: `classes` and `data_dir` as in `keras_vit.data.load`.
 
     Returns:
-        A list of dictionaries, one per model: `model`, `exaflops` and, if it was trained,
-        `accuracy`, the mean over the seeds on the test split, from 0 to 1. Runs of the paper have
-        `builder`, `epochs`, `reported_exaflops` and `accuracy` as reported.
+        A list of dictionaries, one per model: `model` and `exaflops`. Runs of the paper have
+        `builder`, `epochs`, `reported_exaflops` and `accuracy` as reported, too.
 
     Raises:
-        ValueError: if there is a recipe and no data, or as `study`.
+        ValueError: as `keras_vit.data.load`.
 
     Reference:
         Section 4.4, figure 5 and table 6 of the ViT paper (arXiv 2010.11929).
@@ -101,22 +95,11 @@ def scaling(
         ]
     # Keras is not needed for the paper's table.
     from keras_vit.data.loading import find_source
-    from keras_vit.experiments.studies import study
-    from keras_vit.experiments.studies.runs import training_exaflops
-    from keras_vit.experiments.studies.table import by_setting
+    from keras_vit.experiments.study_run import training_exaflops
     from keras_vit.training.recipes import find_recipe
 
-    if data is None:
-        raise ValueError("`data` must name a dataset to train on. Received: data=None")
-    if workdir is None:
-        source, recipe = find_source(data, "train", **options), find_recipe(recipe)
-        return [
-            {"model": name, "exaflops": training_exaflops(recipe, name, source, recipe)}
-            for name in models
-        ]
-    rows = study("scaling", recipe, data, workdir, models, **options)
-    exaflops, accuracies = by_setting(rows, "exaflops"), by_setting(rows, "accuracy")
+    source, recipe = find_source(data, "train", **options), find_recipe(recipe)
     return [
-        {"model": name, "exaflops": exaflops[name][0], "accuracy": statistics.mean(found)}
-        for name, found in accuracies.items()
+        {"model": name, "exaflops": training_exaflops(recipe, name, source, recipe)}
+        for name in models
     ]

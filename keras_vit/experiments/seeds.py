@@ -1,27 +1,23 @@
 """The same training with several seeds: means and standard deviations over the runs."""
 
-import contextlib
 import dataclasses
-import json
-import logging
 import os
 import pathlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.core.run_dir import RunDir
-from keras_vit.experiments.vtab_run import vtab
-from keras_vit.experiments.vtab_tasks import RESULTS_FILE
+from keras_vit.experiments.grid import RESULTS, grid, read_results
 from keras_vit.training import distribution, job
 from keras_vit.training.callbacks import find_best
 from keras_vit.training.recipe import Recipe
 from keras_vit.training.recipes import find_recipe
 
-SUMMARY = "seeds.json"
+# The setting of the rows of a grid of seeds alone.
+_SETTING = "train"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +58,9 @@ def train_seeds(
 ) -> SeedResults:
     """Train by a recipe with its seed and the following ones, as one run after the other.
 
-    The runs are in the directories `seed-0`, `seed-1` and so on, named by their seeds. `seeds.json`
-    has the best value of the metric that selects the best model per seed, their mean and their
-    standard deviation (n - 1). Each run is the same as if it were trained alone with its seed.
+    The runs are in the directories `seed-0`, `seed-1` and so on, named by their seeds.
+    `results.csv` has the best value of the metric that selects the best model per seed. Each run is
+    the same as if it were trained alone with its seed.
 
     Args:
         recipe: a `Recipe`, or the name of a row of `RECIPES`.
@@ -74,7 +70,7 @@ def train_seeds(
         seeds: number of runs.
         train: function with the arguments of `keras_vit.training.train` that returns a `Run`.
         resume: whether to resume the runs in `workdir`. Finished runs are not repeated, and the
-            number of seeds may be greater than before. With a smaller one `seeds.json` keeps all.
+            number of seeds may be greater than before. With a smaller one `results.csv` keeps all.
         on_run: function that is called with the `Run` of each seed, or `None`.
         **options: further arguments of `train`.
 
@@ -95,6 +91,7 @@ def train_seeds(
     ...     patch_size=4, embedding_dim=8, depth=1, num_heads=2, mlp_dim=16, image_size=8
     ... ).save(tmp_path / "m.keras")
     >>> results = train_seeds(recipe, tmp_path / "m.keras", "digits", tmp_path / "runs", seeds=2)
+    [1/2] train, seed 0 ...
     8/8 - ...
     >>> results.metric, list(results.values)
     ('val_accuracy', [0, 1])
@@ -106,30 +103,29 @@ def train_seeds(
             "`model` must be a name or a path, from which each run starts anew. "
             f"Received: the built model {model.name!r}"
         )
+
+    def train_seed(recipe, seed):
+        own = dataclasses.replace(recipe, seed=seed)
+        run = train(own, model, data, seed_directory(workdir, seed), resume=resume, **options)
+        metric, value = best_of(run.history, run.recipe.monitor)
+        if on_run is not None:
+            on_run(run)
+        return {} if metric is None else {metric: value}
+
     if keras.backend.backend() == "jax":
         # Only the first process looks at the directory.
         distribution.join_processes()
     asked = range(recipe.seed, recipe.seed + seeds)
-    settings = {"recipe": {**dataclasses.asdict(recipe), "seed": None}}
-    with contextlib.ExitStack() as stack:
-        if distribution.is_first_process():
-            directory = stack.enter_context(RunDir(workdir, settings, resume).open())
-        # Otherwise the file would lack finished runs that are resumed later, or not at all.
-        values = _recorded(workdir)
-        for number, seed in enumerate(asked, start=1):
-            logging.getLogger("keras_vit").info("seed %d (run %d of %d)", seed, number, seeds)
-            own = dataclasses.replace(recipe, seed=seed)
-            run = train(own, model, data, seed_directory(workdir, seed), resume=resume, **options)
-            metric, values[seed] = best_of(run.history, run.recipe.monitor)
-            recorded = SeedResults(metric, dict(sorted(values.items())))
-            if distribution.is_first_process():
-                facts = {**dataclasses.asdict(recorded), "mean": recorded.mean, "std": recorded.std}
-                directory.write(SUMMARY, json.dumps(facts, indent=2) + "\n")
-            if on_run is not None:
-                on_run(run)
-            # Its model is not in memory with the next one.
-            del run
-    return SeedResults(metric, {seed: values[seed] for seed in asked})
+    if distribution.is_first_process():
+        facts = {"recipe": {**dataclasses.asdict(recipe), "seed": None}}
+        # Processes that train together do not all see what is recorded: a finished run is resumed,
+        # which returns what it has recorded itself.
+        settings = {_SETTING: recipe}
+        rows = grid(settings, asked, train_seed, workdir, facts, resume, repeat=True)
+    else:
+        rows = [{"seed": seed, **train_seed(recipe, seed)} for seed in asked]
+    metric = next((name for name in rows[0] if name not in ("setting", "seed")), None)
+    return SeedResults(metric, {row["seed"]: row.get(metric) for row in rows})
 
 
 def seed_directory(workdir, seed):
@@ -140,14 +136,9 @@ def seed_directory(workdir, seed):
 def finished_runs(path):
     """Return the directories of the finished runs of `train_seeds`; none for any other path."""
     path = pathlib.Path(path).expanduser()
-    return [seed_directory(path, seed) for seed in _recorded(path)]
-
-
-def _recorded(directory):
-    """Return the values in the summary of a directory by seed; none without a summary."""
-    file = directory / SUMMARY
-    values = json.loads(file.read_text(encoding="utf-8"))["values"] if file.is_file() else {}
-    return {int(seed): value for seed, value in values.items()}
+    rows = read_results(path / RESULTS)
+    seeds = sorted(row["seed"] for row in rows if row["setting"] == _SETTING)
+    return [seed_directory(path, seed) for seed in seeds]
 
 
 def best_of(history, monitor=None):
@@ -163,50 +154,3 @@ def best_of(history, monitor=None):
         if any(metric in metrics for metrics in history):
             return metric, history[find_best(history, monitor)].get(metric)
     return None, None
-
-
-def vtab_seeds(
-    model: str | os.PathLike,
-    workdir: str | os.PathLike,
-    tasks: Sequence[str] = (),
-    recipe: Recipe | str = "finetune_vtab",
-    seeds: int = 3,
-    **options: Any,
-) -> dict:
-    """Run VTAB-1k several times, with the recipe's seed and the following ones.
-
-    Each seed has a directory of `vtab` in `workdir`: `seed-0`, `seed-1` and so on. The same call
-    resumes where it was stopped.
-
-    Args:
-        model: as in `vtab`, and so are `tasks`, `recipe` and the options.
-        workdir: path of a new directory, or of one in which the same was begun.
-        tasks: names of tasks or of groups; all by default.
-        recipe: a `Recipe`, or the name of one.
-        seeds: number of seeds.
-        **options: further arguments of `vtab`.
-
-    Returns:
-        A dictionary from seeds to `VtabResults`.
-
-    Raises:
-        ValueError: if `seeds` is not positive, `workdir` has the results of a single seed, or as
-            `vtab`.
-
-    Example:
-        `keras-vit vtab MODEL --workdir runs/vtab --seeds 3`; a single task takes longer than an
-        example here.
-    """
-    recipe, workdir = find_recipe(recipe), pathlib.Path(workdir).expanduser().resolve()
-    check_integer("seeds", seeds, 1)
-    if (workdir / RESULTS_FILE).exists():
-        raise ValueError(
-            "`workdir` must not have the results of a single seed, for several seeds. "
-            f"Received: workdir={str(workdir)!r} with a `{RESULTS_FILE}`"
-        )
-    found = {}
-    for seed in range(recipe.seed, recipe.seed + seeds):
-        print(f"seed {seed}", flush=True)
-        own = dataclasses.replace(recipe, seed=seed)
-        found[seed] = vtab(model, seed_directory(workdir, seed), tasks, own, **options)
-    return found

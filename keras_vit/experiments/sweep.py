@@ -11,6 +11,7 @@ import keras
 
 from keras_vit.checkpoints.runs import RUN_FILE
 from keras_vit.core.run_dir import RunDir
+from keras_vit.experiments.grid import grid
 from keras_vit.training import job
 from keras_vit.training.callbacks import NotFiniteError
 from keras_vit.training.job import Run
@@ -58,26 +59,19 @@ def sweep(
             f"weights. Received: the built model {model.name!r}"
         )
 
-    def train(recipe, workdir, split="train", validation="validation", **more):
-        return job.train(
-            recipe,
-            model,
-            data,
-            workdir,
-            split=split,
-            validation=validation,
-            cache=cache if cache in (None, "memory") else f"{cache}-{split}",
-            resume=resume,
-            facts=more,
-            **options,
-        )
+    def train(recipe, workdir, split="train", validation="validation", **facts):
+        of_split = cache if cache in (None, "memory") else f"{cache}-{split}"
+        parts = {"split": split, "validation": validation, "cache": of_split, "resume": resume}
+        return job.train(recipe, model, data, workdir, facts=facts, **parts, **options)
 
     # Before the first of many runs.
     RunDir(workdir, {}, resume, file=RUN_FILE).check()
-    recipe, train_with_rate = find_recipe(recipe), _trainer_next_to(workdir, train)
-    settings = {"recipe": dataclasses.asdict(recipe)}
-    with RunDir(f"{workdir}-sweep", settings, resume).open():
-        recipe, accuracies = choose_learning_rate(recipe, train_with_rate)
+    recipe, accuracies = choose_learning_rate(
+        find_recipe(recipe),
+        lambda recipe, workdir: train(recipe, workdir).history,
+        sweep_directory(workdir),
+        resume,
+    )
     # The last run has no images to validate on.
     recipe = dataclasses.replace(recipe, monitor=None, patience=None)
     found = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
@@ -93,34 +87,31 @@ def sweep_shortly(recipe, model, data, workdir, **options):
     changes = {"steps": steps, "warmup_steps": max(steps // 10, 1), "patience": None}
 
     def train(recipe, workdir):
-        return job.train(recipe, model, data, workdir, resume=True, **options)
+        return job.train(recipe, model, data, workdir, resume=True, **options).history
 
     short = dataclasses.replace(recipe, **changes)
-    chosen, accuracies = choose_learning_rate(short, _trainer_next_to(workdir, train))
+    chosen, accuracies = choose_learning_rate(short, train, sweep_directory(workdir))
     logging.getLogger("keras_vit").info("chosen of %s: %g", accuracies, chosen.learning_rate)
     return dataclasses.replace(recipe, learning_rate=chosen.learning_rate)
 
 
-def _trainer_next_to(workdir, train):
-    """Return a function that trains by a recipe next to `workdir`, and returns the metrics."""
-
-    def train_with_rate(recipe):
-        name = f"{recipe.learning_rate:g}"
-        length = f"{recipe.steps} steps" if recipe.steps else f"{recipe.epochs} epochs"
-        log = logging.getLogger("keras_vit")
-        log.info("training for %s with a learning rate of %s", length, name)
-        return train(recipe, pathlib.Path(f"{workdir}-sweep") / name).history
-
-    return train_with_rate
+def sweep_directory(workdir):
+    """Return the directory of the runs that choose, next to that of the last one."""
+    workdir = pathlib.Path(workdir)
+    return workdir.with_name(f"{workdir.name}-sweep")
 
 
-def choose_learning_rate(recipe: Recipe, train: Callable) -> tuple[Recipe, dict]:
+def choose_learning_rate(
+    recipe: Recipe, train: Callable, workdir: str | os.PathLike, resume: bool = True
+) -> tuple[Recipe, dict]:
     """Train with each of a recipe's learning rates, and choose the best.
 
     Args:
         recipe: a `Recipe` with `learning_rates`.
-        train: function of a recipe that trains by it and returns the metrics of the epochs, as
-            `fit` does.
+        train: function of a recipe and a directory that trains there by the recipe, and returns
+            the metrics of the epochs, as `fit` does.
+        workdir: path of a new or empty directory; or of the same choice, to resume it.
+        resume: whether `workdir` may have been begun in.
 
     Returns:
         `(recipe, accuracies)`: the recipe with the learning rate of the highest validation accuracy
@@ -133,47 +124,72 @@ def choose_learning_rate(recipe: Recipe, train: Callable) -> tuple[Recipe, dict]
     Reference:
         Table 4 of the ViT paper (arXiv 2010.11929).
     """
-    if not recipe.learning_rates:
+    if not recipe.learning_rates or not recipe.is_of_classes:
         raise ValueError(
-            "A sweep needs `learning_rates` to choose from. Received: a recipe with "
-            f"learning_rate={recipe.learning_rate} alone"
-        )
-    if not recipe.is_of_classes:
-        raise ValueError(
-            f"A sweep is for classes, by their accuracy. Received: loss={recipe.loss!r}"
+            "A sweep needs `learning_rates` to choose from, and classes. Received: a recipe with "
+            f"learning_rates={recipe.learning_rates}, loss={recipe.loss!r}"
         )
     # Names of directories and results have 6 digits.
-    if len({f"{rate:g}" for rate in recipe.learning_rates}) < len({*recipe.learning_rates}):
+    rates = {f"learning rate {rate:g}": rate for rate in sorted({*recipe.learning_rates})}
+    if len(rates) < len({*recipe.learning_rates}):
         raise ValueError(
             "`learning_rates` must differ in their first 6 digits. "
             f"Received: learning_rates={recipe.learning_rates}"
         )
-    accuracies = {}
-    for rate in sorted({*recipe.learning_rates}):
+
+    def train_with(rate):
+        own = dataclasses.replace(recipe, learning_rate=rate)
+        return train(own, pathlib.Path(workdir) / f"{rate:g}")
+
+    facts = {"recipe": dataclasses.asdict(recipe)}
+    options = {"resume": resume, "monitor": recipe.monitor}
+    best, accuracies = choose(rates, recipe.seed, train_with, workdir, facts, **options)
+    accuracies = {rates[name]: accuracy for name, accuracy in accuracies.items()}
+    return dataclasses.replace(recipe, learning_rate=rates[best]), accuracies
+
+
+def choose(settings, seed, train, workdir, facts, *, resume=True, monitor=None):
+    """Train with each of some settings, and choose one on validation images.
+
+    Args:
+        settings: dictionary from names to settings.
+        seed: the seed of the runs, to be recorded.
+        train: function of a setting that trains, and returns the metrics of the epochs.
+        workdir: path of the directory, as of a `grid`.
+        facts: dictionary of what else the results depend on, as in `grid`.
+        resume: whether `workdir` may have been begun in.
+        monitor: name of the metric to choose by, unless it is a loss; the accuracy by default.
+
+    Returns:
+        `(name, accuracies)`: the name of the setting with the highest accuracy at the end of
+        training, the first of equal ones; and a dictionary from names to accuracies, `None` for a
+        setting that diverged.
+
+    Raises:
+        NotFiniteError: if all settings diverge.
+    """
+
+    def run(setting, seed):
         try:
-            history = train(dataclasses.replace(recipe, learning_rate=rate))
-            last = history[-1]
-            names = (recipe.monitor, "val_accuracy", "val_mean_average_precision")
-            # A loss depends on label smoothing and mixing, and small ones are best.
-            measured = [last[n] for n in names if n in last and "loss" not in n]
-            if not measured:
-                raise ValueError(
-                    "A sweep needs an accuracy on validation images. "
-                    f"Received: the metrics {', '.join(last)}"
-                )
-            accuracies[rate] = measured[0]
+            last = train(setting)[-1]
         except NotFiniteError as error:
             logging.getLogger("keras_vit").warning("%s", error)
-            accuracies[rate] = None
-    measured = {rate: value for rate, value in accuracies.items() if value is not None}
+            return {"accuracy": None}
+        # A loss depends on label smoothing and mixing, and small ones are best.
+        names = (monitor, "val_accuracy", "val_mean_average_precision")
+        measured = [last[name] for name in names if name in last and "loss" not in name]
+        if not measured:
+            raise ValueError(
+                "A choice needs an accuracy on validation images. "
+                f"Received: the metrics {', '.join(last)}"
+            )
+        return {"accuracy": measured[0]}
+
+    rows = grid(settings, (seed,), run, workdir, facts, resume)
+    accuracies = {row["setting"]: row["accuracy"] for row in rows}
+    measured = {name: value for name, value in accuracies.items() if value is not None}
     if not measured:
         raise NotFiniteError(
-            "One of the `learning_rates` must not diverge; try smaller ones. "
-            f"Received: learning_rates={recipe.learning_rates}"
+            f"One of the values to choose from must not diverge. Received: {', '.join(settings)}"
         )
-    best = max(measured, key=measured.get)
-    equal = [f"{rate:g}" for rate, value in measured.items() if value == measured[best]]
-    if len(equal) > 1:
-        log = logging.getLogger("keras_vit")
-        log.info("the learning rates %s are equally good: the smallest is taken", ", ".join(equal))
-    return dataclasses.replace(recipe, learning_rate=best), accuracies
+    return max(measured, key=measured.get), accuracies

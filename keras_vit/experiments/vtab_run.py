@@ -1,24 +1,27 @@
 """Fine-tune and evaluate a model on the tasks of VTAB-1k."""
 
 import dataclasses
-import functools
+import logging
 import os
 import pathlib
 import shutil
+import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from keras_vit.checkpoints.trained import absolute_model_name, model_digest
+from keras_vit.core.arguments import check_integer
 from keras_vit.data.loading import find_source, load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.evaluation.classification import evaluate
-from keras_vit.experiments.digests import data_digests
+from keras_vit.experiments.grid import RESULTS, grid, read_results
 from keras_vit.experiments.reported import Reported
-from keras_vit.experiments.sweep import choose_learning_rate
-from keras_vit.experiments.vtab_tables import find_row, mean_accuracies
-from keras_vit.experiments.vtab_tasks import check_data, find_tasks, read_results, run_tasks
+from keras_vit.experiments.study_run import data_digests
+from keras_vit.experiments.sweep import choose_learning_rate, sweep_directory
+from keras_vit.experiments.vtab_tables import GROUPS, TASKS, find_row, mean_accuracies
 from keras_vit.training import distribution, job
-from keras_vit.training.recipe import CLASS_LOSSES, Recipe
+from keras_vit.training.recipe import Recipe
 from keras_vit.training.recipes import find_recipe
 from keras_vit.training.run import STATES
 from keras_vit.training.starting_model import make_model
@@ -49,13 +52,7 @@ def vtab(
     workdir: str | os.PathLike,
     tasks: Sequence[str] = (),
     recipe: Recipe | str = "finetune_vtab",
-    *,
-    datasets: dict | None = None,
-    data_dir: str | os.PathLike | None = None,
-    dtype: str | None = None,
-    strategy: str = "auto",
-    keep_models: bool = False,
-    compare: str | os.PathLike | None = None,
+    **options: Any,
 ) -> VtabResults:
     """Fine-tune a model on each task of VTAB-1k, 1,000 images each, and evaluate it.
 
@@ -66,21 +63,19 @@ def vtab(
     Args:
         model: name of a variant, a checkpoint, a `.keras` file or a run's directory, as in
             `keras_vit.training.train`.
-        workdir: directory for `results.json` and a run per task: a new one or, to resume,
-            that of the same call.
+        workdir: directory for `results.csv` and a run per task: a new one or, to resume, that of
+            the same call.
         tasks: names of tasks (`"dtd"`, `"svhn"`, ...) or of groups (`"natural"`, `"specialized"`,
             `"structured"`); all 19 by default. Others can be added later in the same directory.
         recipe: a `Recipe`, or the name of one.
-        datasets: dictionary from names of tasks to datasets as in `keras_vit.data.load`, which have
-            their images in the splits train, validation and test. Other tasks are read by
-            TensorFlow Datasets.
-        data_dir: directory of TensorFlow Datasets.
-        dtype: dtype policy of the models, as in `keras_vit.training.train`.
-        strategy: as in `keras_vit.training.train`. VTAB runs in one process.
-        keep_models: whether to keep the models and states of finished tasks. By default they are
-            deleted: those of 19 tasks need much disk space.
-        compare: name of the row of Table 2 to compare with, such as `"ViT_L16/jft300m/vtab"`; by
-            default the row for the model, if it is a published file that the paper fine-tunes.
+        **options: `datasets`, dictionary from names of tasks to datasets as in
+            `keras_vit.data.load`, which have their images in the splits train, validation and test;
+            other tasks are read by TensorFlow Datasets from `data_dir`. `dtype` and `strategy` as
+            in `keras_vit.training.train`; VTAB runs in one process. `keep_models`, whether to keep
+            the models and states of finished tasks: by default they are deleted, as those of 19
+            tasks need much disk space. `compare`, name of the row of Table 2 to compare with, such
+            as `"ViT_L16/jft300m/vtab"`; by default the row for the model, if it is a published file
+            that the paper fine-tunes.
 
     Returns:
         `VtabResults`, of all tasks that have a result in the directory.
@@ -101,24 +96,94 @@ def vtab(
     >>> model.save(tmp_path / "m.keras")
     >>> digits = {"svhn": "digits"}
     >>> results = vtab(tmp_path / "m.keras", tmp_path / "vtab", ["svhn"], recipe, datasets=digits)
-    [1/1] vtab/svhn ...
+    [1/1] vtab/svhn, seed 0 ...
     vtab/svhn: training on 1,438 images, learning rate 0.03
     ...
     >>> list(results.means)
     ['natural', 'VTAB-1k']
     """
-    workdir = pathlib.Path(workdir).expanduser().resolve()
-    recipe = _with_one_rate(find_recipe(recipe))
-    given = (datasets or {}).items()
-    datasets = {task: data for name, data in given for task in find_tasks([name])}
-    runs = _Runs(
-        absolute_model_name(model), workdir, recipe, datasets, data_dir, dtype, keep_models
-    )
-    tell = functools.partial(print, flush=True)
+    recipe = find_recipe(recipe)
+    return vtab_seeds(model, workdir, tasks, recipe, 1, **options)[recipe.seed]
+
+
+def vtab_seeds(
+    model: str | os.PathLike,
+    workdir: str | os.PathLike,
+    tasks: Sequence[str] = (),
+    recipe: Recipe | str = "finetune_vtab",
+    seeds: int = 3,
+    *,
+    datasets: dict | None = None,
+    data_dir: str | os.PathLike | None = None,
+    dtype: str | None = None,
+    strategy: str = "auto",
+    keep_models: bool = False,
+    compare: str | None = None,
+) -> dict:
+    """Run VTAB-1k several times, with the recipe's seed and the following ones.
+
+    The same call resumes where it was stopped; `vtab` in the same directory is the first seed.
+
+    Args:
+        model: as in `vtab`.
+        workdir: path of a new directory, or of one in which the same was begun.
+        tasks: names of tasks or of groups; all by default.
+        recipe: a `Recipe`, or the name of one.
+        seeds: number of seeds.
+        datasets: as in `vtab`, and so are the other options.
+        data_dir: directory of TensorFlow Datasets.
+        dtype: dtype policy of the models.
+        strategy: as in `keras_vit.training.train`.
+        keep_models: whether to keep the models and states of finished tasks.
+        compare: name of the row of Table 2 to compare with.
+
+    Returns:
+        A dictionary from seeds to `VtabResults`.
+
+    Raises:
+        ValueError: if `seeds` is not positive, or as `vtab`.
+
+    Example:
+        `keras-vit vtab MODEL --workdir runs/vtab --seeds 3`; a single task takes longer than an
+        example here.
+    """
+    check_integer("seeds", seeds, 1)
+    workdir, recipe = pathlib.Path(workdir).expanduser().resolve(), find_recipe(recipe)
+    if len({*recipe.learning_rates}) == 1:
+        # One learning rate is no choice.
+        recipe = dataclasses.replace(
+            recipe, learning_rate=recipe.learning_rates[0], learning_rates=()
+        )
+    own = {task: data for name, data in (datasets or {}).items() for task in find_tasks([name])}
+    tasks, asked = find_tasks(tasks), range(recipe.seed, recipe.seed + seeds)
+    runs = _Runs(absolute_model_name(model), workdir, recipe, own, data_dir, dtype)
     with distribution.strategy(strategy).scope():
-        tasks, settings, reported = _check(runs, tasks, compare)
-        accuracies = run_tasks(tasks, runs.train_and_test, workdir, settings, tell, runs.clean_up)
-    return VtabResults(accuracies, recipe, reported)
+        row = runs.check(tasks, asked, compare)
+
+        def run(task, seed):
+            if not keep_models:
+                runs.clean_up()
+            return {"accuracy": runs.train_and_test(task, seed)}
+
+        grid({task: task for task in tasks}, asked, run, workdir, runs.facts())
+        if not keep_models:
+            runs.clean_up()
+    return {
+        seed: VtabResults(accuracies, dataclasses.replace(recipe, seed=seed), row)
+        for seed, accuracies in accuracies_by_seed(workdir).items()
+        if seed in asked
+    }
+
+
+def accuracies_by_seed(workdir):
+    """Return the results in a directory: per seed a dictionary from tasks to accuracies."""
+    found = {}
+    for row in read_results(pathlib.Path(workdir) / RESULTS):
+        found.setdefault(row["seed"], {})[row["setting"]] = row["accuracy"]
+    return {
+        seed: {task: of_seed[task] for task in TASKS if task in of_seed}
+        for seed, of_seed in sorted(found.items())
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,39 +196,69 @@ class _Runs:
     datasets: dict
     data_dir: pathlib.Path | None
     dtype: str | None
-    keep_models: bool
 
-    def train_and_test(self, task):
+    def facts(self):
+        """Return what the results depend on, besides the task and the seed."""
+        recipe = {**dataclasses.asdict(self.recipe), "seed": None}
+        datasets = sorted(self.datasets.items())
+        facts = {"model": self.model, "dtype": self.dtype, "recipe": recipe, "datasets": datasets}
+        facts |= model_digest(self.model)
+        for data in self.datasets.values():
+            facts |= data_digests(data, ("train", "validation", "test"))
+        return facts
+
+    def check(self, tasks, seeds, compare):
+        """Return the reported row, after checking what could fail late."""
+        if process()[1] > 1:
+            raise ValueError(
+                "VTAB must run in one process; start several with different `tasks`. "
+                f"Received: {process()[1]} processes that train together"
+            )
+        if not self.recipe.is_of_classes:
+            raise ValueError(f"`loss` must be one for classes. Received: loss={self.recipe.loss!r}")
+        distribution.check_batch(self.recipe)
+        # The runs of a sweep train on 800 images, which may be too few for the warm-up.
+        self.recipe.epoch_lengths(800)
+        done = accuracies_by_seed(self.workdir)
+        missing = [t for t in tasks if any(t not in done.get(seed, ()) for seed in seeds)]
+        model = None
+        if missing or compare is not None:
+            # A wrong model is found before datasets are downloaded.
+            model = make_model(self.recipe, self.model, DATASETS[tasks[0]].num_classes, self.dtype)
+        row = find_row(self.model, model, compare)
+        check_data(missing, self.data_dir, self.datasets)
+        return row
+
+    def train_and_test(self, task, seed):
         """Return the accuracy on the test split, after training on all 1,000 images."""
-        workdir, sweep_directory = self._directories(task)
-        recipe, facts = self.recipe, {}
+        recipe, directory = dataclasses.replace(self.recipe, seed=seed), self._directory(task, seed)
+        facts = {}
         if recipe.learning_rates:
-
-            def train(recipe):
-                directory = sweep_directory / f"{recipe.learning_rate:g}"
-                return self._train(task, recipe, directory, "train").history
-
-            recipe, found = choose_learning_rate(recipe, train)
+            recipe, found = choose_learning_rate(
+                recipe,
+                lambda recipe, workdir: self._train(task, recipe, workdir, "train").history,
+                sweep_directory(directory),
+            )
             facts["sweep"] = {f"{rate:g}": accuracy for rate, accuracy in found.items()}
-        run = self._train(task, recipe, workdir, "train+validation", facts)
+        run = self._train(task, recipe, directory, "train+validation", facts)
         batch_size = recipe.batch_size // recipe.accumulation_steps
-        data = self.datasets.get(task, task)
         options = {"data_dir": self.data_dir, "upright": recipe.upright}
+        data = self.datasets.get(task, task)
         test = load(data, "test", recipe.image_size, batch_size, **options)
         accuracy = evaluate(run.model, test)["accuracy"]
         if len(test.info.skipped):
             print(test.info.skipped)
         return accuracy
 
-    def clean_up(self, task):
-        """Delete the models and states of a task."""
-        if self.keep_models:
-            return
-        for directory in self._directories(task):
-            for path in list(directory.rglob("*.keras")):
-                path.unlink()
-            for path in list(directory.rglob(STATES)):
-                shutil.rmtree(path)
+    def clean_up(self):
+        """Delete the models and states of the runs that are recorded."""
+        for seed, accuracies in accuracies_by_seed(self.workdir).items():
+            for run in (self._directory(task, seed) for task in accuracies):
+                for directory in (run, sweep_directory(run)):
+                    for path in list(directory.rglob("*.keras")):
+                        path.unlink()
+                    for path in list(directory.rglob(STATES)):
+                        shutil.rmtree(path)
 
     def _train(self, task, recipe, workdir, split, facts=None):
         data = self.datasets.get(task, task)
@@ -197,44 +292,45 @@ class _Runs:
             changes["flip"] = "never"
         return dataclasses.replace(recipe, **changes)
 
-    def _directories(self, task):
-        """Return the directory of a task's run, and that of its sweep over learning rates."""
-        name = task.removeprefix("vtab/")
-        return self.workdir / name, self.workdir / f"{name}-sweep"
+    def _directory(self, task, seed):
+        return self.workdir / f"{task.removeprefix('vtab/')}-seed-{seed}"
 
 
-def _check(runs, tasks, compare):
-    """Return tasks, settings and reported row, after checking what could fail late."""
-    if process()[1] > 1:
+def find_tasks(names=()):
+    """Return the tasks that names of tasks and groups stand for, in the paper's order; or all."""
+    wanted = set()
+    for name in names:
+        tasks = GROUPS.get(name) or {name, f"vtab/{name}"}.intersection(TASKS)
+        if not tasks:
+            short = ", ".join(task.removeprefix("vtab/") for task in TASKS)
+            raise ValueError(
+                f"`tasks` must be among {short}, or groups: {', '.join(GROUPS)}. Received: {name!r}"
+            )
+        wanted.update(tasks)
+    return tuple(task for task in TASKS if task in wanted or not names)
+
+
+def check_data(tasks, data_dir=None, datasets=None):
+    """Read the first and the last example of each split, and name all tasks that have none.
+
+    TensorFlow Datasets downloads what is not on disk yet. `datasets` is as in `vtab`.
+    """
+    reasons = []
+    for task in tasks:
+        # Offline, TensorFlow Datasets tries for minutes to download each that is not there.
+        logging.getLogger("keras_vit").info("looking at the data of %s", task)
+        name = (datasets or {}).get(task, task)
+        try:
+            for split in DATASETS[task].splits:
+                count = find_source(name, split, data_dir=data_dir).num_examples
+                for shard in {(0, count), (count - 1, count)}:
+                    source = find_source(name, split, data_dir=data_dir, shard=shard)
+                    next(source.examples.as_numpy_iterator())
+        except Exception as error:
+            # TensorFlow's errors too, for files of a dataset that were not copied.
+            reasons.append(f"{task} ({textwrap.shorten(str(error), 300) or type(error).__name__})")
+    if reasons:
         raise ValueError(
-            "VTAB must run in one process; start several with different `tasks`. "
-            f"Received: {process()[1]} processes that train together"
+            "The data of all tasks must be there before the first is trained on. Received: "
+            f"{len(reasons)} of {len(tasks)} that cannot be loaded: {'; '.join(reasons)}"
         )
-    recipe, tasks = runs.recipe, find_tasks(tasks)
-    if not recipe.is_of_classes:
-        raise ValueError(
-            f"`loss` must be one of {CLASS_LOSSES}, for classes. Received: loss={recipe.loss!r}"
-        )
-    distribution.check_batch(recipe)
-    # The runs of a sweep train on 800 images, which may be too few for the warm-up.
-    recipe.epoch_lengths(800)
-    settings = {"model": runs.model, "dtype": runs.dtype, **dataclasses.asdict(recipe)}
-    settings |= model_digest(runs.model)
-    for task, data in runs.datasets.items():
-        splits = ("train", "validation", "test")
-        settings |= {task: data, **data_digests(data, splits, prefix=f"{task}_")}
-    missing = [task for task in tasks if task not in read_results(runs.workdir, settings)]
-    model = None
-    if missing or compare is not None:
-        # A wrong model is found before datasets are downloaded.
-        model = make_model(recipe, runs.model, DATASETS[tasks[0]].num_classes, runs.dtype)
-    row = find_row(runs.model, model, compare)
-    check_data(missing, runs.data_dir, runs.datasets)
-    return tasks, settings, row
-
-
-def _with_one_rate(recipe):
-    """Return a recipe without a sweep if it would try a single learning rate."""
-    if len({*recipe.learning_rates}) != 1:
-        return recipe
-    return dataclasses.replace(recipe, learning_rate=recipe.learning_rates[0], learning_rates=())

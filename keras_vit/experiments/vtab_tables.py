@@ -6,21 +6,29 @@ import numpy as np
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.core.text import mean_and_deviation
-from keras_vit.experiments.comparison import builder_of
-from keras_vit.experiments.paper.vtab import GROUPS, TABLE_9, TASKS, mean_accuracies
-from keras_vit.experiments.reported import TABLE_2, VTAB, find_reported
+from keras_vit.data.sources.paper import VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
+from keras_vit.experiments.paper_results import paper_results
+from keras_vit.experiments.reported import TABLE_2, VTAB, builder_of, find_reported
 from keras_vit.training.recipes import RECIPES
 
 # Settings that change the results by rounding and chance alone.
 _FREE = ("seed", "accumulation_steps", "remat")
 
+GROUPS = {
+    "natural": tuple(row.name for row in VTAB_NATURAL),
+    "specialized": tuple(row.name for row in VTAB_SPECIALIZED),
+    "structured": tuple(row.name for row in VTAB_STRUCTURED),
+}
+TASKS = sum(GROUPS.values(), ())
+# Name of the mean over all tasks.
+ALL = "VTAB-1k"
 SOURCE = "Table 9 of the ViT paper (arXiv 2010.11929)"
 
 
 def _reported_tasks():
     """Return Table 9 by the names of rows of Table 2, which are the means, and by tasks."""
     found = {}
-    for result in TABLE_9:
+    for result in paper_results("Table 9"):
         if result.dataset in TASKS:
             name = f"{result.builder}/{result.pretraining}/{VTAB}"
             found.setdefault(name, {})[result.dataset] = result.value
@@ -29,6 +37,33 @@ def _reported_tasks():
 
 # In percent.
 REPORTED = _reported_tasks()
+
+
+def mean_accuracies(accuracies):
+    """Return the means of the groups, and the mean over all tasks, which counts each task once.
+
+    Args:
+        accuracies: dictionary from tasks to accuracies.
+
+    Returns:
+        A dictionary from `"natural"`, `"specialized"`, `"structured"` and `"VTAB-1k"` to
+        `(mean, tasks)`, over the tasks that have an accuracy; without groups that have none.
+
+    Reference:
+        The VTAB paper (arXiv 1910.04867) and its `task_adaptation`: "average accuracy across all
+        tasks". The means in Table 9 of the ViT paper are these, and not means of groups.
+
+    Example:
+    >>> means = mean_accuracies({"vtab/dtd": 0.25, "vtab/svhn": 0.75, "vtab/dmlab": 0.5})
+    >>> means["natural"], means["VTAB-1k"]
+    ((0.5, ('vtab/dtd', 'vtab/svhn')), (0.5, ('vtab/dtd', 'vtab/svhn', 'vtab/dmlab')))
+    """
+    means = {}
+    for group, tasks in {**GROUPS, ALL: TASKS}.items():
+        done = tuple(task for task in tasks if task in accuracies)
+        if done:
+            means[group] = float(np.mean([accuracies[task] for task in done])), done
+    return means
 
 
 def find_row(source, model=None, compare=None):

@@ -12,7 +12,7 @@ import keras_vit
 from keras_vit.cli.arguments import plain_table
 from keras_vit.data import load
 from keras_vit.evaluation.metrics import COLUMNS, class_rows
-from keras_vit.experiments import comparison, reported
+from keras_vit.experiments import reported
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.features import digits_classifier
@@ -56,7 +56,7 @@ def test_classes_and_mistakes(model, tmp_path, capsys):
 def test_comparison_by_name(model, capsys, monkeypatch):
     row = reported.Reported("tiny", "ViT_Ti16", "cifar10", 97.0, 0.1, "nobody")
     monkeypatch.setattr(reported, "OF_CHECKPOINTS", (row,))
-    monkeypatch.setattr(comparison, "builder_of", lambda model: "ViT_Ti16")
+    monkeypatch.setattr(reported, "builder_of", lambda model: "ViT_Ti16")
     arguments = ["evaluate", model, "--data", "digits"]
     out = run(capsys, *arguments, "--compare", "tiny")
     accuracy = float(re.search(r"accuracy: (\S+)", out)[1])

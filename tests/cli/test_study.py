@@ -8,6 +8,7 @@ import pytest
 
 from keras_vit.cli import main
 from tests.fixtures.commands import error_of
+from tests.fixtures.small_runs import no_training
 
 
 @pytest.mark.large
@@ -17,11 +18,11 @@ def test_command(tmp_path, capsys):
     arguments = ["digits_pretrain", "--data", "digits", "--workdir", str(tmp_path / "study")]
     classes = ["--classes", "0", "1", "2", "3", "4"]
     others = ["--fewshot-data", "digits", "--fewshot-classes", "5", "6", "7"]
-    options = ["--shots", "2", "--fractions", "0.1", "1", "--epochs", "1", "--seeds", "1"]
+    options = ["--shots", "2", "--values", "0.1", "1", "--epochs", "1", "--seeds", "1"]
     command = ["study", "data-size", *arguments, *settings, *classes, *others, *options]
     main(command)
     assert "few-shot accuracy" in capsys.readouterr().out
-    with (tmp_path / "study" / "study.csv").open() as file:
+    with (tmp_path / "study" / "results.csv").open() as file:
         small, large = csv.DictReader(file)
     assert float(small["images"]) == pytest.approx(float(large["images"]) / 10, rel=0.1)
     assert small["exaflops"] == large["exaflops"]
@@ -42,48 +43,42 @@ def test_command(tmp_path, capsys):
         ("positions digits_pretrain --seeds 0", "`--seeds` must be an integer of at least 1"),
         ("positions digits_pretrain --models ViT_X16", "`variant` must be the name of"),
         ("positions digits_pretrain --models BiT_R50x1", "must have patches for the study"),
-        ("positions digits_masked_patches", "`recipe` must be one that trains on classes"),
-        ("positions digits_pretrain --shots 2", "`--shots` needs `fewshot_data`"),
-        ("positions digits_pretrain --fractions 1", "`fractions` is for the study 'data-size'"),
+        ("positions digits_masked_patches", "must be recipes that train on classes"),
+        ("positions digits_pretrain --shots 2", "needs `fewshot_data`"),
+        ("positions digits_pretrain --values 3-D", "`--values` must be one of"),
         (
             "positions digits_pretrain --tune-learning-rates -1",
             "`learning_rate` must be a positive",
         ),
-        ("shapes digits_pretrain --factors 0.3", "`factors` must leave depth=12 of ViT_Ti16 a"),
+        ("shapes digits_pretrain --values 0.3", "`values` must leave depth=12 of ViT_Ti16 a"),
         ("shapes digits_pretrain --models BiT_R50x1", "must have patches for the study 'shapes'"),
         ("pretraining digits_pretrain", "needs `finetune` and `finetune_data`"),
-        ("datasets digits_pretrain --datasets digits", "needs `finetune` and `finetune_data`"),
-        ("positions digits_pretrain --positions none none", "must have values, all different"),
-        ("positions digits_pretrain --models", "`--models` must have values"),
-        ("positions digits_pretrain --image-size 24", "`image_size` does not suit ViT_Ti16"),
+        ("datasets digits_pretrain --values digits", "needs `finetune` and `finetune_data`"),
+        ("positions digits_pretrain --models", "needs `models` and `values`"),
+        ("positions digits_pretrain --image-size 24", "`image_size` must be a multiple of"),
         (
             "pretraining digits_pretrain --image-size 64 --finetune digits_finetune "
             "--finetune-data digits",
-            "`finetune_image_size` does not suit ViT_Ti16: `image_size` must be a multiple of",
+            "must be a multiple of",
         ),
-        ("positions digits_pretrain --finetune-image-size 8", "needs `finetune`"),
         ("positions digits_pretrain --finetune none", "`recipe` must be a `Recipe` or one of"),
         ("positions nothing", "The recipe must be one of pretrain, finetune"),
-        ("positions digits_pretrain --finetune digits_finetune", "need each other"),
-        ("positions digits_pretrain --finetune-classes 1", "need `finetune`"),
-        ("positions digits_pretrain --finetune-fraction 0.5", "need `finetune`"),
+        ("positions digits_pretrain --finetune digits_finetune", "needs `finetune_data`"),
+        ("positions digits_pretrain --finetune-classes 1", "needs `finetune_data`"),
+        ("positions digits_pretrain --finetune-fraction 0.5", "needs `finetune_data`"),
         (
             "positions digits_pretrain --finetune digits_masked_patches --finetune-data digits",
-            "`finetune` must be a recipe that trains on classes",
+            "must be recipes that train on classes",
         ),
-        (
-            "datasets digits_pretrain --finetune digits_finetune --finetune-data digits",
-            "`datasets` must have values",
-        ),
-        ("data-size digits_pretrain --fractions 2", "`--fractions` must be in (0, 1]"),
-        ("data-size digits_pretrain --fractions 0.1 0.1", "must have values, all different"),
-        ("data-size digits_pretrain --fractions 1 0.00001", "There must be an image"),
-        ("data-size digits_pretrain --fewshot-classes 2", "`--fewshot-classes` needs"),
+        ("data-size digits_pretrain --values 2", "`fraction` must be a share"),
+        ("data-size digits_pretrain --values 1 0.00001", "There must be an image"),
+        ("positions digits_pretrain --fewshot-classes 2", "needs `fewshot_data`"),
         ("data-size digits_pretrain --fewshot-data digits --fewshot-classes 2", "at least two"),
         ("data-size digits_pretrain --shots 0", "`--shots` must be an integer of at least 1"),
     ],
 )
-def test_wrong_commands(arguments, message, tmp_path, capsys):
+def test_wrong_commands(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("keras_vit.training.job.train", no_training)
     data = "" if "--data " in arguments else "--data digits"
     workdir = tmp_path / "study"
     command = f"study {arguments} {data} --workdir".split()
@@ -95,7 +90,7 @@ def test_a_study_needs_data(tmp_path, capsys):
     command = ["study", "poolings", "digits_pretrain", "--workdir", tmp_path / "study"]
     assert "`data` must be given" in error_of(capsys, *command)
     command[1] = "datasets"
-    assert "`datasets` must be given" in error_of(capsys, *command)
+    assert "`values` must be given" in error_of(capsys, *command)
 
 
 def test_a_study_has_a_recipe_of_the_table(tmp_path, capsys):
@@ -110,8 +105,8 @@ def test_a_stopped_study_says_how_it_goes_on(tmp_path, monkeypatch, caplog):
     def stop(*_):
         raise KeyboardInterrupt
 
-    module = importlib.import_module("keras_vit.experiments.studies.study")
-    monkeypatch.setattr(module, "run_study", stop)
+    module = importlib.import_module("keras_vit.experiments.study_run")
+    monkeypatch.setattr(module, "grid", stop)
     command = ["study", "poolings", "digits_pretrain", "--data", "digits", "--workdir"]
     with pytest.raises(KeyboardInterrupt), caplog.at_level("INFO", "keras_vit"):
         main([*command, str(tmp_path / "study")])

@@ -119,6 +119,14 @@ def test_a_directory_of_a_job_that_works_alone_is_not_waited_for(tmp_path):
             share(tmp_path, {})
 
 
+def test_others_do_other_parts_of_it(tmp_path):
+    with RunDir(tmp_path, {"steps": 5}, resume=True).open(shared=True):
+        begin(tmp_path, {"steps": 5}, resume=True)
+        with pytest.raises(ValueError, match="steps=8 instead of 5"):
+            begin(tmp_path, {"steps": 8}, resume=True)
+    assert RunDir(tmp_path, {}).parts() == ["part"]
+
+
 def test_a_failed_begin_leaves_nothing_but_what_was_there(tmp_path):
     def fail(path, name):
         with RunDir(path, {}, scratch=("log",)).open() as job:

@@ -1,8 +1,8 @@
 """The benchmark of a model: what is measured, what stops it, and the command."""
 
 import csv
-import multiprocessing
-import types
+import os
+import signal
 
 import pytest
 
@@ -12,7 +12,6 @@ from keras_vit.core.process import available_memory, peak_memory
 from keras_vit.experiments import benchmark as benchmark_module
 from keras_vit.experiments import benchmark_process
 from keras_vit.experiments.benchmark import (
-    BATCH_SIZES,
     Cost,
     benchmark,
     estimate_largest_batch,
@@ -20,80 +19,70 @@ from keras_vit.experiments.benchmark import (
 )
 from keras_vit.inspection.figures.charts import draw_costs
 from tests.fixtures.commands import error_of
-from tests.fixtures.models import classifier
 
 TINY = "ViT_Ti16(depth=1, embedding_dim=16, mlp_dim=32, num_heads=2, patch_size=8)"
 
 
-KINDS = ("point", "failing", "accelerator", "error")
+def costs_of(monkeypatch, speeds, is_accelerator=False, **options):
+    """Return the cost of a model whose batches have these speeds, and the sizes that were tried.
+
+    `None` is out of memory.
+    """
+    tried = []
+
+    def in_process(model, image_size, task, dtype, batch_size, seconds):
+        tried.append(batch_size)
+        speed = speeds(batch_size) if callable(speeds) else speeds[batch_size]
+        facts = {"image_size": 32, "dtype": "float32", "is_accelerator": is_accelerator}
+        return None if speed is None else (speed, 100 + batch_size, facts)
+
+    monkeypatch.setattr(benchmark_module, "_in_process", in_process)
+    (cost,) = benchmark(["ViT_Ti16"], (32,), tasks=("forward",), **options)
+    return cost, tried
 
 
-class Connection:
-    """Keeps what is sent."""
-
-    def __init__(self):
-        self.sent = []
-
-    def send(self, pair):
-        self.sent.append(pair)
-
-
-def run(monkeypatch, speeds, batch_sizes, may_stop=True):
-    """Return what a process finds whose batches have these speeds; `None` is out of memory."""
-
-    def time_batch(step, batch_size, seconds):
-        if speeds[batch_size] is None:
-            raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory")
-        return speeds[batch_size], 0.1
-
-    monkeypatch.setattr(benchmark_process, "time_batch", time_batch)
-    monkeypatch.setattr(benchmark_process, "make_step", lambda *arguments: None)
-    monkeypatch.setattr(benchmark_process, "build_or_load", lambda *arguments: classifier())
-    connection = Connection()
-    options = ("ViT_Ti16", 32, "forward", batch_sizes, may_stop, None, 0.1)
-    benchmark_process.run(connection, options)
-    found = [(kind, value) for kind, value in connection.sent if kind in KINDS]
-    return [(kind, value[:2] if kind == "point" else value) for kind, value in found]
-
-
-def test_doubling_ends_when_it_brings_nothing(monkeypatch):
-    speeds = {1: 10, 2: 20, 4: 20.1, 8: 19, 16: 30}
-    found = run(monkeypatch, speeds, tuple(speeds))
-    assert [value for _, value in found] == [(1, 10), (2, 20), (4, 20.1), (8, 19)]
+def test_batches_grow_until_that_brings_nothing(monkeypatch):
+    speeds = {1: 10, 4: 20, 16: 20.1, 64: 30}
+    cost, tried = costs_of(monkeypatch, speeds)
+    assert tried == [1, 4, 16]
+    assert cost.points == ((1, 10, 101), (4, 20, 104), (16, 20.1, 116))
+    assert cost.best == (16, 20.1, 116)
     # Batch sizes of one's own are all measured.
-    assert len(run(monkeypatch, speeds, tuple(speeds), may_stop=False)) == 5
-    assert run(monkeypatch, {1: 10, 2: None}, (1, 2)) == [("point", (1, 10)), ("failing", 2)]
+    assert costs_of(monkeypatch, speeds, batch_sizes=tuple(speeds))[1] == [1, 4, 16, 64]
 
 
-def test_an_accelerator(monkeypatch):
-    """Fewer sizes are measured, as each is compiled, until they bring nothing."""
-    monkeypatch.setattr(benchmark_process, "accelerator_memory", lambda: (100, 1000))
-    speeds = {size: min(size, 16) for size in BATCH_SIZES}
-    accelerator, *points = run(monkeypatch, speeds, BATCH_SIZES)
-    assert accelerator == ("accelerator", 1000)
-    assert [value[0] for _, value in points] == [1, 4, 16, 64, 256]
+def test_a_slow_step_is_the_last(monkeypatch):
+    assert costs_of(monkeypatch, {1: 0.01})[1] == [1]
 
 
 @pytest.mark.parametrize(
-    ("memory", "tried"), [(1000, [719, 808, 898, 988]), (None, [512, 1024, 768, 896, 960])]
+    ("speeds", "options", "largest"),
+    [
+        ({1: None}, {}, 0),
+        ({4: None}, {"batch_sizes": (4,)}, None),
+        # The line through the peaks has no end before the batch that did not fit.
+        ({1: 5.0, 4: 20.0, 16: None}, {}, 15),
+        ({1: 5.0, 4: None}, {}, None),
+    ],
 )
-def test_the_largest_batch_of_an_accelerator_is_tried(memory, tried, monkeypatch):
-    """Each try is a process of its own; the memory says where to begin."""
+def test_batches_that_do_not_fit(speeds, options, largest, monkeypatch, tmp_path):
+    cost, _ = costs_of(monkeypatch, speeds, **options)
+    assert cost.largest_batch == largest
+    assert cells(cost)[-1] == {None: "?", 0: "0", 15: "~15"}[largest]
+    draw_costs([cost], tmp_path / "costs.png")
 
-    def measure_in_process(options, show):
-        sizes, may_stop = options[3:5]
-        if may_stop:
-            return {"points": [(256, 1.0, 356)], "accelerator": memory, "image_size": 224}
-        asked.extend(sizes)
-        if sizes[0] > 1000:
-            raise RuntimeError("Measuring ViT_Ti16 (forward) failed with the status 1.")
-        return {"points": [(sizes[0], 1.0, 1)] if sizes[0] <= 900 else []}
 
-    asked = []
-    monkeypatch.setattr(benchmark_module, "_measure_in_process", measure_in_process)
-    (cost,) = benchmark(["ViT_Ti16"], tasks=("forward",))
-    assert asked == tried
-    assert (cost.largest_batch, cost.is_estimated) == (max(n for n in tried if n <= 900), False)
+def test_the_largest_batch_of_an_accelerator_is_tried(monkeypatch):
+    """Also if a library fails without saying that it lacks memory."""
+
+    def speeds(batch_size):
+        if batch_size > 1000:
+            raise RuntimeError("an internal error")
+        return min(batch_size, 16) if batch_size <= 900 else None
+
+    cost, tried = costs_of(monkeypatch, speeds, is_accelerator=True)
+    assert tried == [1, 4, 16, 64, 128, 256, 512, 1024, 768, 896]
+    assert (cost.largest_batch, cost.is_estimated) == (896, False)
 
 
 @pytest.mark.parametrize("limit", [1, 5, 37, 100])
@@ -147,91 +136,45 @@ def test_command(tmp_path, capfd):
         assert 2**20 < int(row["peak_bytes"]) < available_memory()
 
 
-class Process:
-    """Ends at once with a status; the connection was sent some pairs."""
-
-    def __init__(self, sent, status):
-        self.sent, self.exitcode = list(sent), status
-
-    def recv(self):
-        if self.sent:
-            return self.sent.pop(0)
-        raise EOFError
-
-    def start(self):
-        pass
-
-    join = kill = close = start
+@pytest.mark.slow
+def test_a_process_that_is_killed_lacks_memory(monkeypatch):
+    monkeypatch.setattr(benchmark_module, "_measure", _kill)
+    assert benchmark_module._in_process("ViT_Ti16") is None
 
 
-def costs_of(process, monkeypatch):
-    """Return the costs of a model that a process measures."""
-    made = {"Pipe": lambda duplex: (process, process), "Process": lambda **options: process}
-    monkeypatch.setattr(multiprocessing, "get_context", lambda _: types.SimpleNamespace(**made))
-    return benchmark(["ViT_Ti16"], tasks=("forward",))
+def _kill(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    ("sent", "status", "largest"),
-    [
-        ([("failing", 1)], 0, 0),
-        ([("failing", 4)], 0, None),
-        # Linux has killed the first batch, or the second.
-        ([], -9, 0),
-        ([("trying", 1), ("point", (1, 5.0, 100)), ("trying", 2)], -9, None),
-    ],
-)
-def test_batches_that_do_not_fit(sent, status, largest, monkeypatch, tmp_path, capsys):
-    (cost,) = costs_of(Process(sent, status), monkeypatch)
-    assert cost.largest_batch == largest
-    assert cost.best == dict(sent).get("point")
-    assert cells(cost)[-1] == ("?" if largest is None else "0")
-    draw_costs([cost], tmp_path / "costs.png")
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("RESOURCE_EXHAUSTED: ...")])
+def test_out_of_memory_is_no_error(error, monkeypatch):
+    def fail(*arguments):
+        raise error
 
-
-def test_a_process_that_fails_is_an_error(monkeypatch):
-    process = Process([("point", (1, 5.0, 100))], 1)
-    with pytest.raises(RuntimeError, match=r"ViT_Ti16 \(forward\) failed with the status 1"):
-        list(costs_of(process, monkeypatch))
+    monkeypatch.setattr(benchmark_process, "build_or_load", fail)
+    assert benchmark_process.measure("ViT_Ti16", 32, "forward", None, 1, 0.1) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["forward", "training"])
 def test_what_is_timed(task, monkeypatch):
-    """Each step is one batch of the size; images are drawn before the time is taken."""
-    step = benchmark_process.make_step(benchmark_process.build_or_load(TINY, 16, task, None), task)
-    batches = []
-    monkeypatch.setattr(benchmark_process, "Repeated", recording(batches))
-    speed, once = benchmark_process.time_batch(step, 3, seconds=5.0)
-    assert speed > 0 and once > 0
-    assert len({id(batch[0]) for batch, _ in batches}) == 1
-    assert all(len(array) == 3 for array in batches[0][0])
-    assert batches[0][0][0].dtype == "float32"
+    """Each step is one batch of the size."""
+    built, batches = benchmark_process.build_or_load(TINY, 16, task, None), []
+    method = {"forward": "predict", "training": "fit"}[task]
+    whole = getattr(type(built), method)
+
+    def record(self, dataset, **options):
+        batches.append([len(batch[0]) for batch in dataset.as_numpy_iterator()])
+        return whole(self, dataset, **options)
+
+    monkeypatch.setattr(type(built), method, record)
+    step = benchmark_process.make_step(built, task, 3)
+    assert benchmark_process.images_per_second(step, 3, seconds=5.0) > 0
     # One to compile, one to choose the number of steps, three runs of them.
-    steps = [steps for _, steps in batches]
+    steps = [len(sizes) for sizes in batches]
     assert steps[:2] == [1, 1] and len(steps) == 5 and 1 < steps[2] == steps[3] == steps[4]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", ["forward", "training"])
-def test_an_epoch_that_ended_early_is_no_measurement(task, monkeypatch):
-    step = benchmark_process.make_step(benchmark_process.build_or_load(TINY, 16, task, None), task)
-    step(2, 2)
-    repeated = benchmark_process.Repeated
-    monkeypatch.setattr(benchmark_process, "Repeated", lambda batch, steps: repeated(batch, 1))
-    with pytest.raises(MemoryError, match="1 of 2 steps"):
-        step(2, 2)
-
-
-def recording(batches):
-    """Return `Repeated` with a record of its arguments."""
-    repeated = benchmark_process.Repeated
-
-    def make(batch, steps):
-        batches.append((batch, steps))
-        return repeated(batch, steps)
-
-    return make
+    assert {size for sizes in batches for size in sizes} == {3}
+    assert task == "forward" or int(built.optimizer.iterations) == sum(steps)
 
 
 @pytest.mark.slow
@@ -240,28 +183,12 @@ def test_a_mistake_of_the_process_is_told():
         list(benchmark([TINY], image_sizes=(20,), tasks=("forward",)))
 
 
-@pytest.mark.slow
-def test_a_wrong_size_is_found_before_anything_is_measured(tmp_path):
-    file = str(tmp_path / "trained.keras")
-    classifier(image_size=24, patch_size=6).save(file)
-    for models, size in (([TINY, file], 16), ([file, TINY], 18)):
-        told = []
-        costs = benchmark(models, (24, size), (1,), ("forward",), seconds=0.01, show=told.append)
-        with pytest.raises(ValueError, match=rf"\(forward\) at {size} pixels: `image_size` must"):
-            next(costs)
-        assert told == ["checking the models"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ("ViT_X", "`model` must be an existing file or directory"),
         ("runs/nowhere", "error: `model` must be an existing file or directory, or the name"),
         ("nowhere.keras", "error: `model` must be an existing file or directory, or the name"),
-        ("ViT_Ti16 --image-sizes 0", "`--image-sizes` must be"),
-        ("ViT_Ti16 --batch-sizes 4 2", "`--batch-sizes` must be in rising order"),
-        ("ViT_Ti16 --seconds 0", "`--seconds` must be positive"),
-        ("ViT_Ti16 --output /nowhere/costs.csv", "`output` must be a file in a folder that exists"),
         (f"ViT_Ti16 --output {__file__}", "`output` must be a new file"),
     ],
 )

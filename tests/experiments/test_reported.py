@@ -1,21 +1,164 @@
-"""The table of reported accuracies."""
+"""Reported accuracies, compared only with the models and datasets that they are for."""
+
+import dataclasses
+import json
+import types
 
 import pytest
 
+import keras_vit
 from keras_vit.checkpoints import find_checkpoint
 from keras_vit.data import DATASETS
+from keras_vit.experiments import reported
 from keras_vit.experiments.reported import (
     COLUMNS,
     OF_CHECKPOINTS,
     TABLE_2,
     VTAB,
+    builder_of,
+    check_meant,
     comparison_rows,
     find_reported,
+    reported_of_checkpoint,
+    reported_of_run,
 )
 from keras_vit.models import find_variant
 from keras_vit.training.recipes import RECIPES, ROWS
 
 TINY = "ViT_Ti16/augreg_imagenet2012_384"
+# As a `run.json` has them.
+SETTINGS = json.loads(
+    json.dumps({name: dataclasses.asdict(recipe) for name, recipe in RECIPES.items()})
+)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return keras_vit.ViT_Ti16(num_classes=1000, image_size=384)
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Stand in for a ViT-L/16, without its 300 million parameters."""
+    monkeypatch.setattr(reported, "builder_of", lambda model: model.builder)
+    return types.SimpleNamespace(builder="ViT_L16", input_shape=(None, 384, 384, 3))
+
+
+def run_of(recipe, data, **changes):
+    facts = {"model": "ViT_L16/imagenet21k", "data": data, "split": "train", "classes": None}
+    return {**facts, "recipe": {**SETTINGS[recipe], **changes}}
+
+
+def test_a_checkpoint_is_found_by_its_name(tiny):
+    row = find_checkpoint(TINY)
+    file = row.url.rpartition("/")[2]
+    for source in (TINY, row.url, file.removesuffix(".npz"), file, f"downloads/{file}"):
+        found = reported_of_checkpoint(source, tiny, "imagenet2012")
+        assert (found.name, found.accuracy) == (TINY, 78.22)
+        for data in ("imagenet2012_real", "cifar10", "folder:imagenet2012", "tfds:imagenet2012"):
+            assert reported_of_checkpoint(source, tiny, data) is None
+    for other in ("tiny.npz", file.replace("lr_0.03", "lr_0.01"), ".", f"https://other.org/{file}"):
+        assert reported_of_checkpoint(other, tiny, "imagenet2012") is None
+
+
+@pytest.mark.parametrize("options", [{"num_classes": 10}, {"image_size": 224}, {"qk_norm": True}])
+def test_a_file_that_only_has_the_name(options):
+    file = find_checkpoint(TINY).url.rpartition("/")[2]
+    model = keras_vit.ViT_Ti16(**{"num_classes": 1000, "image_size": 384, **options})
+    for source in (TINY, file):
+        assert reported_of_checkpoint(source, model, "imagenet2012") is None
+
+
+def test_a_name_that_several_files_have(monkeypatch):
+    monkeypatch.setattr(reported, "_is_as_published", lambda row, model: True)
+    assert reported_of_checkpoint("ViT-B_16.npz", None, "imagenet2012") is None
+    assert reported_of_checkpoint("ViT-B_16-224.npz", None, "imagenet2012").accuracy == 81.2
+    # The README reports other runs at 384 pixels.
+    assert reported_of_checkpoint("ViT_B16/imagenet2012", None, "imagenet2012") is None
+
+
+@pytest.mark.parametrize(
+    ("recipe", "data", "on", "accuracy"),
+    [
+        ("finetune_cifar", "cifar10", "cifar10", 99.15),
+        ("finetune_cifar", "cifar100", "cifar100", 93.25),
+        ("finetune_pets_flowers", "oxford_iiit_pet", "oxford_iiit_pet", 94.67),
+        ("finetune_imagenet_512", "imagenet2012", "imagenet2012", 85.30),
+        ("finetune_imagenet_512", "imagenet2012", "imagenet2012_real", 88.62),
+    ],
+)
+def test_a_run_that_does_what_the_paper_did(recipe, data, on, accuracy, large):
+    size = SETTINGS[recipe]["image_size"]
+    large.input_shape = (None, size, size, 3)
+    run = run_of(recipe, data, learning_rate=0.003, seed=7)
+    assert reported_of_run(run, large, on).accuracy == accuracy
+    assert reported_of_run({**run, "split": "train+validation"}, large, on) is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "ViT_L16"},
+        {"model": "ViT_L16/augreg_imagenet21k"},
+        {"model": "ViT-L_16.npz"},
+        {"data": "cifar100"},
+        {"split": "validation"},
+        {"classes": ["cat"]},
+        {"fraction": 0.1},
+        {"exclude": "ids.txt"},
+        {"recipe": {"learning_rate": 0.1}},
+        {"recipe": {"steps": 500}},
+        {"recipe": {"augmentation": "light1"}},
+        {"recipe": {"image_size": 224}},
+    ],
+    ids=str,
+)
+def test_a_run_that_does_not(change, large):
+    run = run_of("finetune_cifar", "cifar10", **change.pop("recipe", {}))
+    assert reported_of_run({**run, **change}, large, "cifar10") is None
+
+
+def test_a_run_on_other_images(large):
+    run = run_of("finetune_cifar", "cifar10")
+    assert reported_of_run(run, large, "digits") is None
+    assert reported_of_run({}, large, "cifar10") is None
+    large.input_shape = (None, 224, 224, 3)
+    assert reported_of_run(run, large, "cifar10") is None
+
+
+def test_a_row_that_is_not_meant(large):
+    row = find_reported("ViT_L16/jft300m/cifar10")
+    check_meant(row, large, "cifar10", 10)
+    check_meant(row, large, "folder:cifar", 10)
+    for name, data, message in (
+        ("ViT_H14/jft300m/cifar10", "cifar10", "the model's architecture, ViT_L16"),
+        ("ViT_L16/jft300m/cifar100", "cifar10", "a row of the dataset, cifar10"),
+        ("ViT_L16/jft300m/cifar100", "folder:cifar", "a dataset of 10 classes.*cifar100 with 100"),
+        ("ViT_L16/jft300m/vtab", "vtab/svhn", "a row of the dataset, vtab/svhn"),
+        ("ViT_L16/jft300m/vtab", "folder:vtab", "a row of the dataset, folder:vtab"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_meant(find_reported(name), large, data, 10)
+
+
+@pytest.mark.slow
+def test_options_make_another_builder():
+    model = keras_vit.ViT_Ti16(10, 32, pooling="map", num_registers=4, qk_norm=True)
+    assert builder_of(model) == "ViT_Ti16(num_registers=4, pooling='map', qk_norm=True)"
+    assert builder_of(keras_vit.ViT_Ti16(10, 32, dropout=0.1, activation="gelu")) == "ViT_Ti16"
+    model = keras_vit.ViT_Ti16(10, 32, pooling="gap", class_token=True)
+    assert builder_of(model) == "ViT_Ti16(class_token=True, pooling='gap')"
+    row = dataclasses.replace(find_reported("ViT_L16/jft300m/cifar10"), builder="ViT_Ti16")
+    with pytest.raises(ValueError, match="architecture, ViT_Ti16.class_token=True"):
+        check_meant(row, model, "cifar10", 10)
+
+
+def test_the_plain_baselines_have_options():
+    """The models of arXiv 2205.01580 with the reported accuracies have these options."""
+    options = {"pooling": "gap", "position_embedding": "sincos2d", "representation_size": 384}
+    model = keras_vit.ViT_S16(num_classes=1000, image_size=224, **options)
+    found = reported_of_checkpoint("ViT_S16/imagenet2012_90ep", model, "imagenet2012")
+    assert found.builder == builder_of(model)
 
 
 def test_table_2_names_what_there_is():

@@ -2,7 +2,6 @@
 
 import pytest
 
-from keras_vit.experiments import scaling
 from keras_vit.experiments.scaling_study import SCALING_STUDY, count_exaflops
 
 
@@ -20,20 +19,3 @@ def test_the_scaling_study_names_its_models():
     for row in SCALING_STUDY:
         name = row.name.replace("R50x1+ViT-", "R50_").replace("ViT-", "ViT_").replace("/", "")
         assert row.builder == (name if "_" in name else f"BiT_{name}")
-
-
-def test_models_that_are_trained(tmp_path, monkeypatch):
-    """The accuracies are means over the seeds."""
-    asked = []
-
-    def study(*arguments, **options):
-        asked.extend([*arguments, options])
-        row = {"setting": "ViT_Ti16", "exaflops": 2.0}
-        return [{**row, "seed": seed, "accuracy": seed / 2} for seed in (0, 1)]
-
-    monkeypatch.setattr("keras_vit.experiments.studies.study", study)
-    rows = scaling("digits_pretrain", "digits", tmp_path, seeds=2)
-    assert rows == [{"model": "ViT_Ti16", "exaflops": 2.0, "accuracy": 0.25}]
-    assert asked == ["scaling", "digits_pretrain", "digits", tmp_path, ("ViT_Ti16",), {"seeds": 2}]
-    with pytest.raises(ValueError, match="`data` must name a dataset"):
-        scaling("digits_pretrain")

@@ -1,20 +1,15 @@
 """Several seeds: their runs, what is written about them, and what is resumed."""
 
 import dataclasses
-import json
-import re
 
 import numpy as np
 import pytest
 
-from keras_vit.experiments import train_seeds, vtab_run, vtab_seeds
+from keras_vit.experiments import train_seeds
+from keras_vit.experiments.grid import read_results
 from keras_vit.experiments.seeds import SeedResults, best_of, finished_runs
-from keras_vit.experiments.vtab_run import _Runs
-from keras_vit.experiments.vtab_tables import find_row, table_rows
 from keras_vit.models.files import load_model
 from keras_vit.training import Run, job
-from keras_vit.training.recipes import RECIPES
-from tests.fixtures.commands import run
 from tests.fixtures.features import tiny_model
 from tests.fixtures.small_runs import CLASSES, no_training, save_small_model, small_recipe
 
@@ -74,10 +69,10 @@ def test_summary(tmp_path):
     assert [name for _, name, _ in calls] == ["seed-3", "seed-4", "seed-5"]
     assert calls[0][2] == {"resume": False, "keep": 1}
     assert [found.recipe.seed for found in shown] == [3, 4, 5]
-    written = json.loads((tmp_path / "runs" / "seeds.json").read_text())
     # Three values in equal steps: their deviation is the step.
-    expected = {"metric": "val_accuracy", "mean": 0.75, "std": 0.25}
-    assert written == {**expected, "values": {"3": 0.75, "4": 0.5, "5": 1.0}}
+    assert (results.mean, results.std) == (0.75, 0.25)
+    rows = read_results(tmp_path / "runs" / "results.csv")
+    assert {row["seed"]: row["val_accuracy"] for row in rows} == ACCURACIES
     assert finished_runs(tmp_path / "runs") == [
         tmp_path / "runs" / f"seed-{seed}" for seed in (3, 4, 5)
     ]
@@ -135,14 +130,11 @@ def test_the_best_value_is_that_of_the_metric_that_selects(monitor, expected):
     assert best_of(history, monitor) == expected
 
 
-@pytest.mark.parametrize("function", [train_seeds, vtab_seeds])
 @pytest.mark.parametrize("seeds", [0, 1.5])
-def test_a_wrong_number_of_seeds(function, seeds, tmp_path):
-    arguments = ("model", "digits") if function is train_seeds else ("model",)
-    named = {"workdir": tmp_path / "runs", "recipe": RECIPE, "seeds": seeds}
-    names = dict(zip(("model", "data"), arguments, strict=False))
+def test_a_wrong_number_of_seeds(seeds, tmp_path):
+    arguments = (RECIPE, "model", "digits", tmp_path / "runs", seeds)
     with pytest.raises(ValueError, match="`seeds` must be an integer of at least 1"):
-        function(**names, **named)
+        train_seeds(*arguments)
     assert not (tmp_path / "runs").exists()
 
 
@@ -152,60 +144,3 @@ def test_a_built_model_and_other_files_are_refused(tmp_path):
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(ValueError, match="holds run.json"):
         train_seeds(RECIPE, "model", "digits", tmp_path, resume=True, train=no_training)
-    (tmp_path / "seeds.json").write_text('{"values": {"a": 1}}')
-    with pytest.raises(ValueError, match="invalid literal"):
-        finished_runs(tmp_path)
-
-
-@pytest.mark.slow
-def test_vtab_has_a_directory_per_seed(tmp_path, monkeypatch):
-    seeds = []
-
-    def train_and_test(runs, task):
-        seeds.append((runs.recipe.seed, runs.workdir.name))
-        return 0.5 + runs.recipe.seed / 100
-
-    monkeypatch.setattr(_Runs, "train_and_test", train_and_test)
-    tiny_model().save(tmp_path / "m.keras")
-    recipe = dataclasses.replace(RECIPES["finetune_vtab"], image_size=8, seed=1)
-    arguments = (tmp_path / "m.keras", tmp_path / "vtab", ["svhn"], recipe)
-    options = {"datasets": {"svhn": "digits"}}
-    found = vtab_seeds(*arguments, seeds=2, **options)
-    accuracies = {seed: results.accuracies for seed, results in found.items()}
-    assert accuracies == {1: {"vtab/svhn": 0.51}, 2: {"vtab/svhn": 0.52}}
-    assert seeds == [(1, "seed-1"), (2, "seed-2")]
-    # The runs before are not repeated.
-    vtab_seeds(*arguments, seeds=3, **options)
-    assert seeds[2:] == [(3, "seed-3")]
-    with pytest.raises(ValueError, match="results of a single seed, for several seeds"):
-        vtab_seeds(arguments[0], tmp_path / "vtab" / "seed-1", *arguments[2:], seeds=2, **options)
-
-
-@pytest.mark.slow
-def test_the_command_of_vtab_prints_the_deviation(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(vtab_run, "check_data", lambda *_: None)
-    monkeypatch.setattr(_Runs, "train_and_test", lambda runs, task: 0.5 + runs.recipe.seed / 100)
-    tiny_model().save(tmp_path / "m.keras")
-    command = ("vtab", tmp_path / "m.keras", "--workdir", tmp_path / "vtab", "--tasks", "svhn")
-    out = run(capsys, *command, "--image-size", 8, "--seeds", 3, "--seed", 1)
-    # 51, 52 and 53 %.
-    assert re.search(r"\nvtab/svhn +52\.00 ± 1\.00 %\n", out)
-    assert re.search(r"\nVTAB-1k, mean of 1 of 19 +52\.00 ± 1\.00 %\n", out)
-    assert {path.name for path in (tmp_path / "vtab").iterdir()} == {"seed-1", "seed-2", "seed-3"}
-
-
-def test_a_table_has_the_deviation_over_the_seeds():
-    runs = [{"vtab/dtd": 0.7, "vtab/svhn": 0.9}, {"vtab/dtd": 0.8, "vtab/svhn": 0.9}]
-    rows = [row[:2] for row in table_rows(runs, find_row("ViT_L16/imagenet21k"))]
-    deviation = 100 * np.std([0.7, 0.8], ddof=1)
-    assert rows == [
-        ("vtab/dtd", f"75.00 ± {deviation:.2f} %"),
-        ("vtab/svhn", "90.00 ± 0.00 %"),
-        # The mean of each run first: 80 and 85 %.
-        ("natural, mean of 2 of 7", f"82.50 ± {deviation / 2:.2f} %"),
-        ("VTAB-1k, mean of 2 of 19", f"82.50 ± {deviation / 2:.2f} %"),
-    ]
-    # A third run that has no result of the second task yet.
-    shorter = list(table_rows([*runs, {"vtab/dtd": 0.75}]))
-    assert [re.sub(r" ±.*", "", row[1]) for row in shorter] == ["75.00"] * 3
-    assert list(table_rows([runs[0]])) == list(table_rows(runs[0]))

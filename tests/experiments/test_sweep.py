@@ -9,39 +9,61 @@ from keras_vit.training.callbacks import NotFiniteError
 from tests.fixtures.small_runs import small_model, small_recipe
 
 
-def test_the_learning_rate_is_chosen_by_the_last_epoch(caplog):
-    caplog.set_level("INFO", "keras_vit")
+def test_the_learning_rate_is_chosen_by_the_last_epoch(tmp_path):
     accuracies = {0.3: [0.9, 0.5], 0.01: [0.6, 0.7], 0.03: [0.6, 0.7]}
     tried = []
 
-    def train(recipe):
+    def train(recipe, workdir):
         tried.append(recipe.learning_rate)
         return [{"val_accuracy": accuracy} for accuracy in accuracies[recipe.learning_rate]]
 
-    recipe, found = choose_learning_rate(small_recipe(learning_rates=(0.3, 0.03, 0.01)), train)
+    recipe = small_recipe(learning_rates=(0.3, 0.03, 0.01))
+    recipe, found = choose_learning_rate(recipe, train, tmp_path)
     assert recipe.learning_rate == 0.01
     assert found == {0.01: 0.7, 0.03: 0.7, 0.3: 0.5}
-    assert "the learning rates 0.01, 0.03 are equally good: the smallest is taken" in caplog.text
     assert tried == [0.01, 0.03, 0.3]
     with pytest.raises(ValueError, match="A sweep needs `learning_rates`"):
-        choose_learning_rate(dataclasses.replace(recipe, learning_rates=()), train)
+        choose_learning_rate(dataclasses.replace(recipe, learning_rates=()), train, tmp_path)
 
 
-def test_a_learning_rate_that_diverges_has_no_accuracy():
-    def train(recipe):
+def test_a_learning_rate_that_diverges_has_no_accuracy(tmp_path):
+    def train(recipe, workdir):
         if recipe.learning_rate > 0.1:
             raise NotFiniteError("too high")
         return [{"val_accuracy": 0.0}]
 
-    recipe, found = choose_learning_rate(small_recipe(learning_rates=(0.3, 0.01)), train)
+    recipe, found = choose_learning_rate(
+        small_recipe(learning_rates=(0.3, 0.01)), train, tmp_path / "a"
+    )
     assert (recipe.learning_rate, found) == (0.01, {0.01: 0.0, 0.3: None})
-    with pytest.raises(NotFiniteError, match="must not diverge.*learning_rates=[(]0.2, 0.3"):
-        choose_learning_rate(small_recipe(learning_rates=(0.2, 0.3)), train)
+    with pytest.raises(NotFiniteError, match="must not diverge.*learning rate 0.2, .* 0.3"):
+        choose_learning_rate(small_recipe(learning_rates=(0.2, 0.3)), train, tmp_path / "b")
     with pytest.raises(ValueError, match="must differ in their first 6 digits"):
-        choose_learning_rate(small_recipe(learning_rates=(0.01, 0.010000001)), train)
+        choose_learning_rate(small_recipe(learning_rates=(0.01, 0.010000001)), train, tmp_path)
 
 
 def test_each_learning_rate_starts_from_the_same_weights(tmp_path):
     recipe = dataclasses.replace(small_recipe(), learning_rates=(0.01, 0.03))
     with pytest.raises(ValueError, match="`model` must be a name or a path.*built model"):
         sweep(recipe, small_model(recipe), "digits", tmp_path / "run")
+
+
+def test_a_stopped_choice_goes_on(tmp_path):
+    """Learning rates that are recorded are not tried again, and other settings are refused."""
+    recipe, tried = small_recipe(learning_rates=(0.01, 0.1)), []
+
+    def train(recipe, workdir):
+        tried.append((recipe.learning_rate, workdir))
+        if len(tried) == 2:
+            raise KeyboardInterrupt
+        return [{"val_accuracy": recipe.learning_rate}]
+
+    with pytest.raises(KeyboardInterrupt):
+        choose_learning_rate(recipe, train, tmp_path / "sweep")
+    recipe, found = choose_learning_rate(recipe, train, tmp_path / "sweep")
+    assert (recipe.learning_rate, found) == (0.1, {0.01: 0.01, 0.1: 0.1})
+    first, second = ((rate, tmp_path / "sweep" / f"{rate:g}") for rate in (0.01, 0.1))
+    assert tried == [first, second, second]
+    other = dataclasses.replace(recipe, steps=99)
+    with pytest.raises(ValueError, match="begun with. Received: recipe.learning_rate=0.1"):
+        choose_learning_rate(other, train, tmp_path / "sweep")

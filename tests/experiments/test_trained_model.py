@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from keras_vit.experiments import comparison
+from keras_vit.experiments import reported
 from keras_vit.experiments.trained_model import TrainedModel, open_trained
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.images import write_folder
@@ -15,7 +15,7 @@ from tests.fixtures.models import small_classifier
 
 
 def test_comparison_that_model_and_dataset_tell(monkeypatch):
-    monkeypatch.setattr(comparison, "builder_of", lambda model: "ViT_L16")
+    monkeypatch.setattr(reported, "builder_of", lambda model: "ViT_L16")
     recipe = json.loads(json.dumps(dataclasses.asdict(RECIPES["finetune_cifar"])))
     facts = {"model": "ViT_L16/imagenet21k", "data": "cifar100", "split": "train"}
     model = types.SimpleNamespace(input_shape=(None, 384, 384, 3))
@@ -47,7 +47,7 @@ def test_images_are_turned_as_the_run_turned_them(tmp_path):
         (run / "run.json").write_text(json.dumps({"recipe": recipe}))
         trained = open_trained(run)
         dataset = trained.load(f"folder:{photos}", "test", batch_size=2, classes=None, **given)
-        assert dataset.info.preprocessing.upright is expected
+        assert dataset.info.dataset.maker.preprocessing.upright is expected
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ import pytest
 import tensorflow_datasets as tfds
 
 from keras_vit.checkpoints.trained import model_digest
-from keras_vit.data import DATASETS, load
+from keras_vit.data import DATASETS, find_source, load
 from keras_vit.evaluation.classification import evaluate
-from keras_vit.experiments import vtab, vtab_run
-from keras_vit.experiments.vtab_tasks import check_data
+from keras_vit.experiments import vtab, vtab_run, vtab_seeds
+from keras_vit.experiments.vtab_run import accuracies_by_seed, check_data, find_tasks
+from keras_vit.experiments.vtab_tables import GROUPS, TASKS
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
 from keras_vit.training.saving import SaveState
@@ -80,7 +81,7 @@ def command(start, data_dir, tmp_path):
 
 
 def results(tmp_path):
-    return json.loads((tmp_path / "vtab" / "results.json").read_text())["accuracies"]
+    return accuracies_by_seed(tmp_path / "vtab")[0]
 
 
 @pytest.mark.slow
@@ -93,7 +94,7 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
     def stop_once(self, batch, logs):
         save(self, batch, logs)
         batches.append(self.states.directory.parent.name)
-        if batches.count("kitti_distance") == 7:
+        if batches.count("kitti_distance-seed-0") == 7:
             signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(SaveState, "on_train_batch_begin", stop_once)
@@ -102,15 +103,18 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
     assert stopped.value.code == 143
     # The model separates light from dark.
     assert results(tmp_path) == {"vtab/patch_camelyon": 1}
-    states = (tmp_path / "vtab" / "kitti_distance" / "states").iterdir()
+    states = (tmp_path / "vtab" / "kitti_distance-seed-0" / "states").iterdir()
     assert [path.name for path in states] == ["batch-000000007.npz"]
     out = run(capsys, *command, "--keep-models")
-    assert [batches.count(task[5:]) for task in RUN] == [12, 12]
-    assert "[1/2] vtab/patch_camelyon: 100.00 %, done before\n[2/2] vtab/kitti_distance ..." in out
+    assert [batches.count(f"{task[5:]}-seed-0") for task in RUN] == [12, 12]
+    assert (
+        "[1/2] vtab/patch_camelyon, seed 0: done before\n[2/2] vtab/kitti_distance, seed 0 ..."
+        in out
+    )
     accuracies = results(tmp_path)
     assert tuple(accuracies) == RUN
     for task in RUN:
-        directory = tmp_path / "vtab" / task[5:]
+        directory = tmp_path / "vtab" / f"{task[5:]}-seed-0"
         facts = json.loads((directory / "run.json").read_text())
         assert (facts["data"], facts["split"]) == (task, "train+validation")
         model = keras.models.load_model(directory / "last.keras")
@@ -119,7 +123,7 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
         assert re.search(rf"\n{task} +{100 * accuracies[task]:.2f} %\n", out)
     mean = 100 * np.mean([accuracies[task] for task in RUN])
     assert re.search(rf"\nVTAB-1k, mean of 2 of 19 +{mean:.2f} %\n", out)
-    monkeypatch.setattr(job, "fit", no_training)
+    monkeypatch.setattr(job, "train", no_training)
     # The data are not needed any more.
     again = run(capsys, *command, "--data-dir", tmp_path, "--markdown")
     assert again.count("done before") == 2
@@ -127,28 +131,32 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
     # Without `--keep-models` they are deleted.
     assert not list((tmp_path / "vtab").rglob("*.keras"))
     assert not list((tmp_path / "vtab").rglob("states"))
-    assert "steps=13 instead of 12" in error_of(capsys, *command, "--steps", "13")
+    assert "recipe.steps=13 instead of 12" in error_of(capsys, *command, "--steps", "13")
 
 
 @pytest.mark.large
 def test_a_learning_rate_is_chosen_on_200_images(command, tmp_path, capsys, monkeypatch):
     trained = []
 
-    def fit(recipe, model, data, workdir, facts, **options):
-        counts = [dataset and dataset.num_examples for dataset in data]
+    def train(recipe, model, data, workdir, split, validation, data_dir, facts, **options):
+        splits = (
+            part and find_source(data, part, data_dir=data_dir) for part in (split, validation)
+        )
+        counts = [source and source.num_examples for source in splits]
         where = str(workdir.relative_to(tmp_path / "vtab"))
-        trained.append((where, recipe.learning_rate, *counts, facts.get("sweep")))
-        return [{"val_accuracy": accuracies[recipe.learning_rate]}]
+        trained.append((where, recipe.learning_rate, *counts, (facts or {}).get("sweep")))
+        history = [{"val_accuracy": accuracies[recipe.learning_rate]}]
+        return job.Run(tiny_model(num_classes=2), history, workdir, recipe)
 
     accuracies = {0.1: 0.5, 0.2: 0.75, 0.4: 0.25}
-    monkeypatch.setattr(job, "fit", fit)
+    monkeypatch.setattr(job, "train", train)
     rates = ("--learning-rates", "0.4", "0.2", "0.1")
     out = run(capsys, *command, "--tasks", "patch_camelyon", *rates)
     assert trained == [
-        ("patch_camelyon-sweep/0.1", 0.1, 800, 200, None),
-        ("patch_camelyon-sweep/0.2", 0.2, 800, 200, None),
-        ("patch_camelyon-sweep/0.4", 0.4, 800, 200, None),
-        ("patch_camelyon", 0.2, 1000, None, {"0.1": 0.5, "0.2": 0.75, "0.4": 0.25}),
+        ("patch_camelyon-seed-0-sweep/0.1", 0.1, 800, 200, None),
+        ("patch_camelyon-seed-0-sweep/0.2", 0.2, 800, 200, None),
+        ("patch_camelyon-seed-0-sweep/0.4", 0.4, 800, 200, None),
+        ("patch_camelyon-seed-0", 0.2, 1000, None, {"0.1": 0.5, "0.2": 0.75, "0.4": 0.25}),
     ]
     assert "vtab/patch_camelyon: training on 1,000 images, learning rate 0.2\n" in out
     assert 0 < results(tmp_path)["vtab/patch_camelyon"] < 1
@@ -160,7 +168,7 @@ def test_data_that_are_not_there(command, tmp_path, capsys, monkeypatch, data_di
         raise ConnectionError("no network")
 
     monkeypatch.setattr("requests.Session.get", fail)
-    monkeypatch.setattr(job, "fit", no_training)
+    monkeypatch.setattr(job, "train", no_training)
     with pytest.raises(SystemExit):
         run(capsys, *command, "--tasks", "dtd", "sun397", "resisc45")
     # After the progress bars of TensorFlow Datasets.
@@ -184,7 +192,7 @@ def test_files_that_were_not_copied(data_dir, tmp_path):
     ("arguments", "message"),
     [
         (["--tasks", "cifar10"], "`tasks` must be among caltech101, .*'cifar10'"),
-        (["--loss", "pixels"], "`--loss` must be one of .*loss='pixels'"),
+        (["--loss", "pixels"], "`--loss` must be one for classes.*loss='pixels'"),
         (["--warmup-steps", "12"], "`--warmup-steps` and `boundaries` must be smaller"),
         (["--compare", "ViT_L16/jft300m/vtab"], "`compare` .* architecture, which is not"),
         (["--compare", "ViT_L16"], "`compare` must name a row that has a reported accuracy"),
@@ -198,13 +206,6 @@ def test_wrong_commands(start, arguments, message, tmp_path, capsys, monkeypatch
     assert not (tmp_path / "vtab").exists()
 
 
-def test_one_learning_rate_is_no_choice():
-    recipe = RECIPES["finetune_cifar"]
-    assert vtab_run._with_one_rate(recipe) == recipe
-    one = vtab_run._with_one_rate(dataclasses.replace(recipe, learning_rates=(1,)))
-    assert (one.learning_rate, one.learning_rates) == (1, ())
-
-
 def test_the_results_are_of_a_model_and_its_data(tmp_path, monkeypatch):
     monkeypatch.setattr(vtab_run._Runs, "train_and_test", lambda *_: 0.5)
     path = tmp_path / "m.keras"
@@ -213,8 +214,71 @@ def test_the_results_are_of_a_model_and_its_data(tmp_path, monkeypatch):
     digits = {"svhn": "digits"}
     found = vtab(path, tmp_path / "vtab", ["svhn"], recipe, datasets=digits)
     assert found.means["natural"] == (0.5, ("vtab/svhn",))
-    settings = json.loads((tmp_path / "vtab" / "results.json").read_text())["settings"]
+    settings = json.loads((tmp_path / "vtab" / "settings.json").read_text())
     assert model_digest(path).items() <= settings.items()
-    assert {"vtab/svhn", "vtab/svhn_train_digest"} <= set(settings)
-    with pytest.raises(ValueError, match="begun with. Received: vtab/svhn=None instead of"):
+    assert "digits train digest" in settings
+    with pytest.raises(ValueError, match=r"begun with. Received: datasets=\[\] instead of"):
         vtab(path, tmp_path / "vtab", ["svhn"], recipe)
+    # A file that is replaced under the same path is another model.
+    tiny_model(depth=2).save(path)
+    with pytest.raises(ValueError, match="begun with. Received: model_digest='.*' instead of '"):
+        vtab(path, tmp_path / "vtab", ["svhn"], recipe, datasets=digits)
+    assert model_digest("ViT_L16/imagenet21k") == {}
+
+
+def test_one_learning_rate_is_no_choice(tmp_path, monkeypatch):
+    monkeypatch.setattr(vtab_run, "check_data", lambda *_: None)
+    trained = []
+    monkeypatch.setattr(vtab_run._Runs, "train_and_test", lambda r, *_: trained.append(r) or 0.5)
+    tiny_model().save(tmp_path / "m.keras")
+    recipe = dataclasses.replace(RECIPES["finetune_vtab"], image_size=8, learning_rates=(1,))
+    vtab(tmp_path / "m.keras", tmp_path / "vtab", ["svhn"], recipe)
+    assert (trained[0].recipe.learning_rate, trained[0].recipe.learning_rates) == (1, ())
+
+
+def test_tasks_by_name_and_group():
+    assert find_tasks() == TASKS
+    assert len(TASKS) == 19
+    assert find_tasks(["structured", "dtd", "dmlab"]) == ("vtab/dtd", *GROUPS["structured"])
+
+
+@pytest.mark.parametrize("seeds", [0, 1.5])
+def test_a_wrong_number_of_seeds(seeds, tmp_path):
+    with pytest.raises(ValueError, match="`seeds` must be an integer of at least 1"):
+        vtab_seeds("model", tmp_path / "runs", seeds=seeds)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_the_same_directory_has_all_seeds(tmp_path, monkeypatch):
+    seeds = []
+
+    def train_and_test(runs, task, seed):
+        seeds.append(seed)
+        return 0.5 + seed / 100
+
+    monkeypatch.setattr(vtab_run._Runs, "train_and_test", train_and_test)
+    tiny_model().save(tmp_path / "m.keras")
+    recipe = dataclasses.replace(RECIPES["finetune_vtab"], image_size=8, seed=1)
+    arguments = (tmp_path / "m.keras", tmp_path / "vtab", ["svhn"], recipe)
+    options = {"datasets": {"svhn": "digits"}}
+    found = vtab_seeds(*arguments, seeds=2, **options)
+    accuracies = {seed: results.accuracies for seed, results in found.items()}
+    assert accuracies == {1: {"vtab/svhn": 0.51}, 2: {"vtab/svhn": 0.52}}
+    assert seeds == [1, 2]
+    # The runs before are not repeated.
+    vtab_seeds(*arguments, seeds=3, **options)
+    assert seeds[2:] == [3]
+    assert vtab(*arguments, **options) == found[1]
+
+
+@pytest.mark.slow
+def test_the_command_of_vtab_prints_the_deviation(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(vtab_run, "check_data", lambda *_: None)
+    monkeypatch.setattr(vtab_run._Runs, "train_and_test", lambda runs, task, seed: 0.5 + seed / 100)
+    tiny_model().save(tmp_path / "m.keras")
+    command = ("vtab", tmp_path / "m.keras", "--workdir", tmp_path / "vtab", "--tasks", "svhn")
+    out = run(capsys, *command, "--image-size", 8, "--seeds", 3, "--seed", 1)
+    # 51, 52 and 53 %.
+    assert re.search(r"\nvtab/svhn +52\.00 ± 1\.00 %\n", out)
+    assert re.search(r"\nVTAB-1k, mean of 1 of 19 +52\.00 ± 1\.00 %\n", out)

@@ -1,17 +1,19 @@
 """Tables of accuracies on VTAB-1k, and the paper's."""
 
+import re
+
 import numpy as np
 import pytest
 
 from keras_vit.experiments.reported import TABLE_2, VTAB, find_reported
 from keras_vit.experiments.vtab_tables import (
     REPORTED,
+    TASKS,
     describe_row,
     find_row,
     mean_accuracies,
     table_rows,
 )
-from keras_vit.experiments.vtab_tasks import TASKS
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.small_runs import smoke
 
@@ -67,3 +69,20 @@ def test_the_row_that_a_model_tells():
     assert describe_row(row, smoke(paper)).endswith(
         "; other settings than the paper's: image_size, batch_size, warmup_steps, steps"
     )
+
+
+def test_a_table_has_the_deviation_over_the_seeds():
+    runs = [{"vtab/dtd": 0.7, "vtab/svhn": 0.9}, {"vtab/dtd": 0.8, "vtab/svhn": 0.9}]
+    rows = [row[:2] for row in table_rows(runs, find_row("ViT_L16/imagenet21k"))]
+    deviation = 100 * np.std([0.7, 0.8], ddof=1)
+    assert rows == [
+        ("vtab/dtd", f"75.00 ± {deviation:.2f} %"),
+        ("vtab/svhn", "90.00 ± 0.00 %"),
+        # The mean of each run first: 80 and 85 %.
+        ("natural, mean of 2 of 7", f"82.50 ± {deviation / 2:.2f} %"),
+        ("VTAB-1k, mean of 2 of 19", f"82.50 ± {deviation / 2:.2f} %"),
+    ]
+    # A third run that has no result of the second task yet.
+    shorter = list(table_rows([*runs, {"vtab/dtd": 0.75}]))
+    assert [re.sub(r" ±.*", "", row[1]) for row in shorter] == ["75.00"] * 3
+    assert list(table_rows([runs[0]])) == list(table_rows(runs[0]))

@@ -1,11 +1,11 @@
 """`keras-vit train --seeds`, and `keras-vit evaluate` of its runs."""
 
-import json
 import re
 import statistics
 
 import pytest
 
+from keras_vit.experiments.grid import read_results
 from tests.fixtures.commands import error_of, run, train_arguments
 from tests.fixtures.small_runs import no_training
 
@@ -26,9 +26,10 @@ def test_runs_are_resumed_and_their_mean_is_printed(seeds, start, photos, capsys
     out = run(capsys, *command)
     # Nothing is trained again.
     assert "loss" not in out
-    written = json.loads((seeds / "seeds.json").read_text())
-    assert list(written["values"]) == ["5", "6"]
-    mean, deviation = (f"{100 * written[name]:.2f}" for name in ("mean", "std"))
+    rows = read_results(seeds / "results.csv")
+    assert [row["seed"] for row in rows] == [5, 6]
+    values = [100 * row["val_accuracy"] for row in rows]
+    mean, deviation = f"{statistics.mean(values):.2f}", f"{statistics.stdev(values):.2f}"
     assert f"Best validation accuracy of 2 seeds: {mean}% ± {deviation}%\n" in out
     assert out.count("Best validation accuracy ") == 3
     assert f"Next: keras-vit evaluate {seeds}\n" in out
@@ -73,7 +74,7 @@ def test_each_seed_has_its_own_sweep(start, photos, tmp_path, capsys):
     assert "Trained 2 models, without validation" in out
     names = {path.name for path in (tmp_path / "runs").iterdir()}
     assert names == {
-        *("seed-0", "seed-0-sweep", "seed-1", "seed-1-sweep", "seeds.json", "settings.json")
+        *("seed-0", "seed-0-sweep", "seed-1", "seed-1-sweep", "results.csv", "settings.json")
     }
     assert "mean of 2 runs" in run(capsys, "evaluate", tmp_path / "runs")
 
@@ -90,7 +91,7 @@ def test_masked_patches_and_auto(start, photos, tmp_path, capsys):
     assert {path.name for path in (tmp_path / "auto").iterdir()} == {
         "seed-3",
         "seed-4",
-        "seeds.json",
+        "results.csv",
         "settings.json",
     }
     assert "loss" not in run(capsys, *command, "--resume")

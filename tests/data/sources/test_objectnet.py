@@ -11,8 +11,7 @@ from keras_vit.data import find_source, load
 from keras_vit.data.inputs import find_images
 from keras_vit.data.loading import find_every
 from keras_vit.data.sources.objectnet import read_mappings
-from keras_vit.experiments.comparison import check_meant
-from keras_vit.experiments.reported import find_reported
+from keras_vit.experiments.reported import check_meant, find_reported
 from keras_vit.models import vision_transformer
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.images import encode, random_image
@@ -195,7 +194,7 @@ def test_the_accuracy_in_the_paper(monkeypatch):
     row = find_reported("ViT_H14/objectnet/top-1")
     assert row.accuracy == 61.7 and "Appendix D.9" in row.source
     other = find_reported("ViT_H14/jft300m/imagenet2012")
-    monkeypatch.setattr("keras_vit.experiments.comparison.builder_of", lambda model: "ViT_H14")
+    monkeypatch.setattr("keras_vit.experiments.reported.builder_of", lambda model: "ViT_H14")
     check_meant(row, None, "objectnet:a", 1000)
     for wrong, data, classes in (
         (row, "imagenet2012", 1000),

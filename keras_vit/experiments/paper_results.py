@@ -1,0 +1,98 @@
+"""The results that the ViT paper (arXiv 2010.11929) prints: the CSV files in `paper/`."""
+
+import csv
+import dataclasses
+import decimal
+import functools
+import pathlib
+
+FOLDER = pathlib.Path(__file__).with_name("paper")
+# Where the paper draws a result without its number.
+DRAWN = "drawn, not printed"
+
+
+@functools.cache
+def paper_rows(name):
+    """Return the rows of a file, dictionaries of strings, such as those of `"Table 8"`."""
+    path = FOLDER / f"{name.lower().replace(' ', '_')}.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+# Titles of datasets and pre-training sets.
+TITLES = {row["name"]: row["title"] for row in paper_rows("names")}
+# The builders of the models that this package has.
+BUILDERS = {row["model"]: row["builder"] for row in paper_rows("models")}
+
+
+@dataclasses.dataclass(frozen=True)
+class PaperResult:
+    """One result that the paper prints.
+
+    Args:
+        source: where it is printed, such as `"Table 2"` or `"Appendix D.9"`.
+        model: name of the model in the paper.
+        dataset: name in `keras_vit.data.DATASETS`; `"vtab"` for the mean over its tasks,
+            `"average"` for that over five datasets, `"objectnet"`; `"exaflops"` and `"tpu_days"`
+            (in thousands) for the compute of the pre-training.
+        printed: the number as it is printed. Accuracies are in percent, those of Table 8 from 0
+            to 1.
+        pretraining: name of the pre-training set; empty if none is printed with the result.
+        printed_std: standard deviation over runs, in percent, or empty.
+        setting: what else identifies the result in its table, such as `"7 epochs"`.
+        study: name of the setting in the study that repeats the table, or empty.
+        image_size: side of the evaluated images in pixels, or empty if it is not told.
+        recipe: name of the recipe that fine-tunes the published model likewise, or empty.
+
+    Example:
+    >>> result = paper_results("Table 2")[1]
+    >>> result.name, str(result)
+    ('ViT_L16/jft300m/imagenet2012', '87.76 ± 0.03')
+    """
+
+    source: str
+    model: str
+    dataset: str
+    printed: str
+    pretraining: str = ""
+    printed_std: str = ""
+    setting: str = ""
+    study: str = ""
+    image_size: str = ""
+    recipe: str = ""
+
+    def __str__(self):
+        std = f" ± {self.printed_std}" if self.printed_std else ""
+        return f"{decimal.Decimal(self.printed):,}{std}"
+
+    @property
+    def value(self):
+        """The number."""
+        return float(self.printed)
+
+    @property
+    def std(self):
+        """The standard deviation, or `None`."""
+        return float(self.printed_std) if self.printed_std else None
+
+    @property
+    def builder(self):
+        """Name of the model's builder, or `None` for a model that is not in this package."""
+        return BUILDERS.get(self.model)
+
+    @property
+    def name(self):
+        """Name of the row: builder, pre-training set, dataset and setting."""
+        parts = (self.builder or self.model, self.pretraining, self.dataset, self.setting)
+        return "/".join(part.replace(" ", "_") for part in parts if part)
+
+    @property
+    def title(self):
+        """The model with its pre-training set, as a column of a table."""
+        return f"{self.model}, {TITLES[self.pretraining]}" if self.pretraining else self.model
+
+
+@functools.cache
+def paper_results(name):
+    """Return the results of a table with a number in each cell: 2 and 5 to 9, or `"text"`."""
+    return tuple(PaperResult(**row) for row in paper_rows(name))

@@ -1,0 +1,192 @@
+"""The table of studies: what differs between the lines of each. Nothing here needs Keras."""
+
+import dataclasses
+from collections.abc import Callable
+
+from keras_vit.core.arguments import check_choice
+from keras_vit.data.sources.kinds import absolute_name
+from keras_vit.experiments.paper_results import paper_rows
+from keras_vit.models.options import is_resnet
+from keras_vit.models.variants import find_variant, with_sizes
+from keras_vit.training.recipes import RECIPES
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One line of a study.
+
+    Args:
+        name: its name in the table.
+        model: name of a variant.
+        changes: the recipe's fields that differ.
+        fraction: share of the training images.
+        data: the dataset that is trained on; `None` for that of the study.
+        tuned: dictionary from fields of the recipe to values chosen on the validation images.
+        is_scratch: whether the model is trained on the images of the fine-tuning alone.
+    """
+
+    name: str
+    model: str
+    changes: dict = dataclasses.field(default_factory=dict)
+    fraction: float = 1.0
+    data: str | None = None
+    tuned: dict = dataclasses.field(default_factory=dict)
+    is_scratch: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """One study.
+
+    Args:
+        source: where the paper has it.
+        name: its name in the command.
+        title: title of its figure.
+        what: what is changed, for the help.
+        needs_patches: text that is empty if its models may be ResNets.
+        is_by_compute: text that is empty unless its figure shows the accuracy by the compute.
+        settings: function of a recipe, a model and the values that yields the settings.
+        values: the values that are compared by default.
+        parse: function from a value as text to one of the study.
+    """
+
+    source: str
+    name: str
+    title: str
+    what: str
+    needs_patches: str
+    is_by_compute: str
+    settings: Callable
+    values: tuple = ()
+    parse: Callable = str
+
+
+def settings_of(study, recipe, models, values):
+    """Return the settings of a study, each model with each value."""
+    return [found for model in models for found in study.settings(recipe, model, values)]
+
+
+def _changing(kinds):
+    """Return a function that yields a model with each of some changes of the recipe by name."""
+
+    def settings(recipe, model, values):
+        for value in values:
+            check_choice("values", value, tuple(kinds))
+            changes = kinds[value](recipe) if callable(kinds[value]) else kinds[value]
+            yield Setting(f"{model}, {value}", model, changes)
+
+    return settings
+
+
+def _models(recipe, model, values):
+    yield Setting(model, model)
+
+
+def _data_sizes(recipe, model, values):
+    for share in values:
+        yield Setting(f"{model}, {100 * share:.12g} %", model, fraction=share)
+
+
+def _datasets(recipe, model, values):
+    for data in values:
+        yield Setting(f"{model}, {data}", model, data=data)
+
+
+def _sgd(recipe):
+    """The momentum of `big_transfer` with its rate for a batch, 0.03 for 256 images."""
+    rate = 0.03 * recipe.batch_size / 256
+    return {"optimizer": "sgd", "learning_rate": rate, "weight_decay": 1e-4}
+
+
+_OPTIMIZERS = {"Adam": {"optimizer": "adamw"}, "SGD": _sgd}
+# Settings of the recipe that are those of masked patches, whatever they are for classes.
+_OF_MASKED_PATCHES = (
+    *("loss", "decay", "boundaries", "weight_decay", "dropout", "pre_logits", "augmentation"),
+    *("label_smoothing", "head_bias", "class_balance"),
+)
+# What a model has learned before it is fine-tuned.
+_PRETRAINING = {
+    "from scratch": {},
+    "masked patches": {f: getattr(RECIPES["masked_patches"], f) for f in _OF_MASKED_PATCHES},
+    "classes": {},
+}
+
+
+def _pretraining(recipe, model, values):
+    for setting in _changing(_PRETRAINING)(recipe, model, values):
+        is_scratch = setting.name == f"{model}, from scratch"
+        yield dataclasses.replace(setting, is_scratch=is_scratch)
+
+
+# Appendix D.2 divides the patch, which makes the sequence longer. Heads keep their width.
+_SHAPES = {
+    "depth": ("depth",),
+    "width": ("embedding_dim", "num_heads"),
+    "MLP": ("mlp_dim",),
+    "patch": ("patch_size",),
+    "all": ("depth", "embedding_dim", "num_heads", "mlp_dim", "patch_size"),
+}
+
+
+def _shapes(recipe, model, values):
+    """A model, and it with one of its sizes, or all, multiplied by each factor."""
+    yield Setting(model, model)
+    variant = find_variant(model)
+    for name, sizes in () if is_resnet(variant) else _SHAPES.items():
+        for factor in values:
+            changed = with_sizes(variant, {s: _scaled(variant, s, factor) for s in sizes})
+            yield Setting(f"{model}, {name} x {factor:g}", changed.name)
+
+
+def _scaled(variant, size, factor):
+    value = variant.patch_size[0] if size == "patch_size" else getattr(variant, size)
+    scaled = value / factor if size == "patch_size" else value * factor
+    if scaled != int(scaled) or scaled < 1:
+        raise ValueError(
+            f"`values` must leave {size}={value} of {variant.name} a whole number. "
+            f"Received: values with {factor:g}"
+        )
+    return int(scaled)
+
+
+def _positions(kind, place):
+    return {"position_embedding": kind, "position_placement": place}
+
+
+# Table 8 of the paper, and sines and cosines.
+POSITIONS = {
+    "none": {"position_embedding": "none"},
+    "1-D, learned": {"position_embedding": "learned"},
+    "1-D, every layer": _positions("learned", "every_layer"),
+    "1-D, shared": _positions("learned", "every_layer_shared"),
+    "2-D, learned": {"position_embedding": "learned2d"},
+    "2-D, every layer": _positions("learned2d", "every_layer"),
+    "2-D, shared": _positions("learned2d", "every_layer_shared"),
+    "relative": {"position_embedding": "relative"},
+    "2-D, sines and cosines": {"position_embedding": "sincos2d"},
+}
+# A class token has no place in a row or a column.
+_AXIAL = {
+    "all patches": {"pooling": "gap", "axial": False},
+    "axial": {"pooling": "gap", "axial": True},
+}
+_POOLINGS = {
+    "class token": {"pooling": "token"},
+    "mean of patches": {"pooling": "gap"},
+    "attention": {"pooling": "map"},
+}
+# To add a study, add a row here and to the file; the command and its help follow.
+_SETTINGS = {
+    "scaling": (_models,),
+    "data-size": (_data_sizes, (0.03, 0.1, 0.3, 1.0), float),
+    "datasets": (_datasets, (), absolute_name),
+    "pretraining": (_pretraining, tuple(_PRETRAINING)),
+    "optimizers": (_changing(_OPTIMIZERS), tuple(_OPTIMIZERS)),
+    "shapes": (_shapes, (0.5, 2.0), float),
+    "poolings": (_changing(_POOLINGS), tuple(_POOLINGS)),
+    "positions": (_changing(POSITIONS), tuple(POSITIONS)),
+    "axial": (_changing(_AXIAL), tuple(_AXIAL)),
+}
+STUDIES = {
+    row["name"]: Study(*row.values(), *_SETTINGS[row["name"]]) for row in paper_rows("studies")
+}

@@ -1,5 +1,0 @@
-"""Studies: the same training with one thing changed, over several seeds."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,0 @@
-"""Tests of the rows of the paper."""

@@ -1,0 +1,78 @@
+"""The choice of settings on validation images, and its record."""
+
+import csv
+import dataclasses
+
+import pytest
+
+from keras_vit.experiments.study_run import make_plan, tune
+from keras_vit.training.callbacks import NotFiniteError
+from keras_vit.training.recipes import RECIPES
+
+# The accuracy with each learning rate and dropout; the first of two equal ones is chosen.
+ACCURACIES = {(0.001, 0.0): 0.5, (0.001, 0.1): 0.75, (0.01, 0.0): None, (0.01, 0.1): 0.75}
+TUNE = {"learning_rate": (0.001, 0.01), "dropout": (0.0, 0.1)}
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """The settings that are trained, by their names and values."""
+    calls = []
+
+    def train(plan, setting, seed):
+        values = tuple(setting.tuned.values())
+        calls.append((setting.name, *values, seed))
+        if ACCURACIES[values] is None:
+            raise NotFiniteError("the loss is NaN")
+        history = [{"val_accuracy": 0.9}, {"val_accuracy": ACCURACIES[values]}]
+        return dataclasses.make_dataclass("Run", ["history"])(history)
+
+    monkeypatch.setattr("keras_vit.experiments.study_run.train_setting", train)
+    return calls
+
+
+def plan_of(path, models, **changes):
+    recipe = dataclasses.replace(RECIPES["digits_pretrain"], seed=5, **changes)
+    return make_plan("scaling", recipe, "digits", path, models=models, tune=TUNE)
+
+
+def rows_of(path):
+    with (path / "tuning" / "results.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_best_at_the_end_of_training_is_chosen_once(tmp_path, tried):
+    plan = plan_of(tmp_path, ("a",))
+    (setting,) = plan.settings
+    assert tune(plan, setting).tuned == {"learning_rate": 0.001, "dropout": 0.1}
+    assert tried == [("a", *values, 5) for values in ACCURACIES]
+    assert tune(plan, setting) == tune(plan, setting) and len(tried) == 4
+    assert [row["accuracy"] for row in rows_of(tmp_path)] == ["0.5", "0.75", "", "0.75"]
+
+
+def test_a_resumed_study_keeps_the_record_of_other_settings(tmp_path, tried):
+    plan = plan_of(tmp_path, ("a",))
+    tune(plan, *plan.settings)
+    before = rows_of(tmp_path)
+    plan = plan_of(tmp_path, ("a", "b"))
+    tune(plan, plan.settings[1])
+    tune(plan, plan.settings[0])
+    rows = rows_of(tmp_path)
+    assert rows[:4] == before
+    assert [row["setting"][0] for row in rows] == ["a"] * 4 + ["b"] * 4
+    assert rows[0]["setting"] == "a, learning_rate 0.001, dropout 0"
+
+
+def test_masked_patches_have_no_accuracy_to_choose_by(tmp_path, tried):
+    plan = plan_of(tmp_path, ("ViT_Ti16",))
+    (setting,) = plan.settings
+    masked = dataclasses.replace(setting, changes={"loss": "mean_colour", "pre_logits": False})
+    assert tune(plan, masked) is masked and not tried
+
+
+def test_one_value_must_not_diverge(tmp_path, tried, monkeypatch):
+    for values in ACCURACIES:
+        monkeypatch.setitem(ACCURACIES, values, None)
+    plan = plan_of(tmp_path, ("a",))
+    with pytest.raises(NotFiniteError, match="must not diverge.*a, learning_rate 0.001"):
+        tune(plan, *plan.settings)
