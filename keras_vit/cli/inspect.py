@@ -59,8 +59,7 @@ class Inspect:
 
     def _read(self, size, image_spec):
         from keras_vit.cli.data import first_images
-        from keras_vit.serving.loaded import preprocess_files
-        from keras_vit.serving.predict import read_image
+        from keras_vit.serving.encoded import preprocess_files, read_image
 
         if self.images:
             encoded = (read_image(file, image_spec.antialias) for file in self._files())
@@ -73,7 +72,7 @@ class Inspect:
 
     def _files(self):
         """Return at most `count` image files, from all folders: a folder starts with one class."""
-        from keras_vit.serving.verify import find_images
+        from keras_vit.serving.encoded import find_images
 
         files = find_images(self.images)
         count = min(self.count, len(files))

@@ -154,7 +154,8 @@ class Predict:
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.figures.masks import draw_masks
         from keras_vit.models.parts import is_segmenter
-        from keras_vit.serving.predict import find_export, read_image
+        from keras_vit.serving.encoded import read_image
+        from keras_vit.serving.formats import find_export
 
         check_matplotlib()
         if find_export(self.model) is not None:
@@ -261,7 +262,7 @@ def as_shard(text):
 
 def warn_of_other_model(path):
     """Log a warning if a folder has a checkpoint next to the export that is used."""
-    from keras_vit.serving.predict import find_export
+    from keras_vit.serving.formats import find_export
 
     other = pathlib.Path(path) / "model.safetensors"
     if find_export(path) is not None and other.exists():

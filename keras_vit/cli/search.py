@@ -76,8 +76,7 @@ class Search:
         from keras_vit.cli.predict_lines import predicted
         from keras_vit.data.inputs.find import find_images
         from keras_vit.evaluation.stored import check_same_model, is_store, read_features
-        from keras_vit.serving import Predictor
-        from keras_vit.serving.prediction.models import digest_of_model
+        from keras_vit.serving.predictor import Predictor, digest_of_model
 
         if len(self.images) == 1 and is_store(self.images[0]):
             other = read_features(self.images[0])

@@ -21,8 +21,7 @@ from keras_vit.core.files import PARTIAL, differences, replacing
 from keras_vit.data.inputs.find import absolute_names, check_existing, find_images, is_dataset
 from keras_vit.data.sources.kinds import find_kind
 from keras_vit.distributed.tables import TEXTS, output_types, to_table
-from keras_vit.serving.prediction.models import digest_of_model
-from keras_vit.serving.prediction.predictor import Predictor
+from keras_vit.serving.predictor import Predictor, digest_of_model
 
 _PARTS = "part-*-of-*.parquet"
 # Seconds after which no process can be writing a file of one part.

@@ -7,7 +7,7 @@ import warnings
 
 from keras_vit.core.files import absolute_path
 from keras_vit.distributed.batch import PartWriter
-from keras_vit.serving.prediction.predictor import Predictor
+from keras_vit.serving.predictor import Predictor
 
 _SECONDS_TO_CONNECT = 10
 # By default Ray restarts a worker forever, also one that is killed for its memory each time.

@@ -37,7 +37,7 @@ def test_lines_are_printed_without_an_output(path, photos, capsys):
         (["--processes", "0"], "`--processes` must be positive. Received: 0"),
         (["--part-size", "0"], "`--part-size` must be"),
         (["--address", "auto"], "`--address` and `--gpus` are for `--engine ray`"),
-        (["--outputs", "labels"], "`--outputs` must be a list of prediction, probability"),
+        (["--outputs", "labels"], "`--outputs` must be one of"),
         (["--split", "test"], "`--split` is for datasets"),
         (["--top", "1"], "`--top` is for lines, without `--output`"),
         (["--csv", "found.csv"], "`--csv` is for lines, without `--output`"),

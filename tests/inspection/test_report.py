@@ -70,7 +70,7 @@ def test_command(tmp_path, capsys):
     ("arguments", "message"),
     [
         ([], "`--images` or `--data` must be given"),
-        (["--images", "no.png"], "`images` must be files that can be read"),
+        (["--images", "no.png"], "'no.png' (No such file"),
         (["--images", "a.png", "--data", "digits"], "exclude each other"),
         (["--data", "digits", "--count", "0"], "`--count` must be positive"),
         (["--data", "digits", "--split", "tset"], "`--split` must be one of"),
