@@ -39,8 +39,8 @@ SLOW_EXAMPLES = {
     "models.dense.segmenter",
     "models.features.features",
     "serving.export.export",
-    "serving.prediction.predictor.Predictor",
-    "serving.runners.load_runner",
+    "serving.predictor.Predictor",
+    "serving.runner.load_runner",
     "training.callbacks.MeasureRegularly",
     "training.job.train",
 }

@@ -27,8 +27,7 @@ import tyro
 from throughput import RESULTS, versions
 
 from keras_vit.serving.formats import FORMATS
-from keras_vit.serving.formats.files import WRITERS
-from keras_vit.serving.runners import load_runner
+from keras_vit.serving.runner import load_runner
 
 # In each turn, even if a batch takes long.
 FEWEST_RUNS = 2
@@ -91,13 +90,12 @@ def write_files(name, image_size, directory, calibration, with_transformers):
     if with_transformers:
         keras_vit.save_checkpoint(model, directory / "transformers", format="huggingface")
         files["transformers"] = (load_transformers, directory / "transformers")
-    for format_name, write in WRITERS.items():
-        precisions = FORMATS[format_name].precisions
-        for quantize in (None, *(name for name in PRECISIONS if name in precisions)):
-            folder = directory / f"{format_name}_{quantize}"
-            folder.mkdir()
-            path = write(model, folder, quantize, calibration)
-            files[f"{format_name} {quantize or 'float32'}"] = (load_runner, path)
+    for row in FORMATS.values():
+        precisions = [name for name in PRECISIONS if name in row.precisions]
+        for quantize in () if row.has_signatures else (None, *precisions):
+            options = {"format": row.name, "quantize": quantize, "calibration": calibration}
+            path = keras_vit.export(model, directory / f"{row.name}_{quantize}", **options)
+            files[f"{row.name} {quantize or 'float32'}"] = (load_runner, path)
     return files
 
 

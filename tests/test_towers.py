@@ -120,8 +120,7 @@ def test_exports(name, tmp_path):
     """A SavedModel and an ONNX file give the logits of the model, with its names of classes."""
     import tensorflow as tf
 
-    from keras_vit.serving.formats.files import write_onnx
-    from keras_vit.serving.runners import load_runner
+    from keras_vit.serving.runner import load_runner
 
     model = small_classifier(name, depth=1)
     model.class_names = ("cat", "dog", "owl")
@@ -132,5 +131,5 @@ def test_exports(name, tmp_path):
     np.testing.assert_allclose(served["logits"], expected, rtol=0, atol=1e-5)
     best = np.array(model.class_names)[expected.argmax(-1)]
     assert [label.decode() for label in served["top_k_labels"].numpy()[:, 0]] == best.tolist()
-    run = load_runner(write_onnx(model, tmp_path))
+    run = load_runner(keras_vit.export(model, tmp_path, format="onnx"))
     np.testing.assert_allclose(run(batch), expected, rtol=0, atol=1e-5)

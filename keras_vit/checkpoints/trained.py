@@ -63,9 +63,15 @@ def model_digest(model):
     path = find_model(model)
     if is_variant(model) or not exists(path):
         return {}
-    found = hashlib.sha256()
-    for file in sorted(set(files_of(path))):
-        if file.is_file():
-            with file.open("rb") as opened:
-                found.update(hashlib.file_digest(opened, "sha256").digest())
-    return {"model_digest": found.hexdigest()[:16]}
+    return {"model_digest": digest_of_files(files_of(path))}
+
+
+def digest_of_files(paths):
+    """Return a digest of those of the paths that are files; there must be one."""
+    files, found = sorted(path for path in set(paths) if path.is_file()), hashlib.sha256()
+    if not files:
+        raise ValueError(f"A model must have files. Received: {', '.join(map(str, paths))}")
+    for file in files:
+        with file.open("rb") as opened:
+            found.update(hashlib.file_digest(opened, "sha256").digest())
+    return found.hexdigest()[:16]

@@ -25,9 +25,9 @@ class Client:
     """http://HOST:8501/v1/models/NAME for REST, grpc://HOST:8500/NAME for gRPC; with /versions/N
     at the end for a version other than the newest."""
     top: int = 3
-    """Classes to print for each image, the most likely first."""
+    """Classes to print for each image, the most likely first, of those that the model names."""
     timeout: float = 60.0
-    """Seconds that the server may take in all for one image."""
+    """Seconds to wait for the server's answer to a request."""
 
     def run(self):
         """Print a line for each image; non-images are reported, and the exit status is then 1."""
@@ -42,30 +42,23 @@ class Client:
 def _print_classes(image, server, top):
     """Print the classes of an image, and return whether it could be decoded."""
     from keras_vit.cli.predict_lines import print_classes
-    from keras_vit.serving.predict import read_image
+    from keras_vit.serving.client import BadImageError
+    from keras_vit.serving.encoded import read_image
 
     try:
         encoded = read_image(image)
     except ValueError as error:
         print(f"keras-vit: error: {error}", file=sys.stderr)
         return False
-    classes = classes_of(server, encoded, top)
-    if classes is None:
-        print(f"keras-vit: error: the server cannot decode {image}", file=sys.stderr)
-        return False
-    print_classes(image, classes)
-    return True
-
-
-def classes_of(server, encoded, top):
-    """Return the classes of one image; `None` if the server refuses it or flags it as bad."""
-    from keras_vit.serving.client import BadImageError
-
     try:
         outputs = server.predict([encoded])
     except BadImageError:
-        return None
-    return None if outputs.get("is_bad", [False])[0] else most_likely(outputs, top, server.url)
+        outputs = {"is_bad": [True]}
+    if outputs.get("is_bad", [False])[0]:
+        print(f"keras-vit: error: the server cannot decode {image}", file=sys.stderr)
+        return False
+    print_classes(image, most_likely(outputs, top, server.url))
+    return True
 
 
 def most_likely(outputs, top, url):
@@ -73,20 +66,13 @@ def most_likely(outputs, top, url):
 
     An export of a model with thresholds predicts any number of labels; all are returned.
     """
-    from keras_vit.core.text import printable
-
     if "predicted_labels" in outputs and "probabilities" in outputs:
         pairs = zip(outputs["predicted_labels"][0], outputs["probabilities"][0], strict=True)
         return sorted((pair for pair in pairs if pair[0]), key=lambda pair: -pair[1])
-    if {"top_k_labels", "top_k_probabilities", "probabilities"} - outputs.keys():
+    if {"top_k_labels", "top_k_probabilities"} - outputs.keys():
         raise ValueError(
             "`--url` must be of a model whose default signature names classes. "
-            f"Received: {url}, which answers {', '.join(map(printable, outputs))}"
-        )
-    known, classes = len(outputs["top_k_labels"][0]), len(outputs["probabilities"][0])
-    if top > known < classes:
-        raise ValueError(
-            f"`--top` must be at most {known}, as many classes as {url} names. Received: top={top}"
+            f"Received: {url}, which answers {', '.join(outputs)}"
         )
     pairs = zip(outputs["top_k_labels"][0], outputs["top_k_probabilities"][0], strict=True)
     return list(pairs)[:top]

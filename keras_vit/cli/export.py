@@ -1,17 +1,13 @@
 """`keras-vit export`."""
 
 import dataclasses
-import itertools
-import json
-import math
 import pathlib
 import shlex
 from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.serving.formats import FORMATS
-from keras_vit.serving.formats.saved_model import SIGNATURES, USUAL_SIGNATURES
+from keras_vit.serving.formats import FORMATS, SIGNATURES, USUAL_SIGNATURES
 
 # More images hardly change the ranges of the activations, and all are held in memory.
 MAX_CALIBRATION = 512
@@ -62,137 +58,91 @@ class Export:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.models.model import image_spec_of
         from keras_vit.models.parts import stored_size
-        from keras_vit.serving.checks import check_export_settings
+        from keras_vit.serving.encoded import find_images, preprocess_files, without_broken
         from keras_vit.serving.export import export
-        from keras_vit.serving.loaded import preprocess_files
-        from keras_vit.serving.predict import read_stored
-        from keras_vit.serving.verify import find_images, without_broken
+        from keras_vit.serving.verify import verify
 
-        names = ("format", "signatures", "top_k", "batch_size", "on_bad_image")
-        names += ("warmup_batch_sizes", "quantize")
-        settings = {name: getattr(self, name) for name in names}
-        row = check_export_settings(**settings, has_calibration=self.calibration is not None)
-        if self.verify and row.has_signatures and set(self.signatures) == {"features"}:
-            raise ValueError(
-                "`--verify` compares logits and needs another signature than `features`. "
-                f"Received: --signatures {' '.join(self.signatures)}"
-            )
         # Before a model is downloaded, which takes long.
-        verified, calibration = [], None
+        verified = calibration = None
         if self.verify is not None:
-            verified = without_broken(find_images(self.verify), self.verify)
+            verified = without_broken(find_images(self.verify))
         if self.calibration is not None:
-            found = some_of(find_images(self.calibration))
-            calibration = without_broken(found, self.calibration)
+            calibration = without_broken(some_of(find_images(self.calibration)))
         model = load_trained(self.model, as_image_size(self.image_size))
         if calibration:
-            encoded = (read_stored(file)[0] for file in calibration)
-            calibration = preprocess_files(encoded, stored_size(model), image_spec_of(model))
+            calibration = preprocess_files(calibration, stored_size(model), image_spec_of(model))
         path = export(
             model,
             self.directory,
             version="auto" if self.version is None else self.version,
+            format=self.format,
+            signatures=self.signatures,
+            top_k=self.top_k,
+            batch_size=self.batch_size,
+            on_bad_image=self.on_bad_image,
+            warmup_batch_sizes=self.warmup_batch_sizes,
+            quantize=self.quantize,
             calibration=calibration,
             facts=facts_of(model, self.model, self.quantize),
-            **settings,
         )
         print(f"Exported to {path}")
         if verified:
-            _compare(model, path, verified)
-        if row.has_signatures:
-            print(_next_commands(model, self.directory, path.parent.name, self.batch_size))
+            has_features_alone = set(self.signatures) == {"features"}
+            _print_comparison(
+                verify(model, path, verified, output=has_features_alone and "features")
+            )
+        if FORMATS[self.format].has_signatures:
+            print(_next_commands(model, self.directory, path.parent.name))
 
 
 def some_of(files):
     """Return at most `MAX_CALIBRATION` files, evenly spaced in the list."""
-    if len(files) <= MAX_CALIBRATION:
-        return files
-    print(f"Calibrating on {MAX_CALIBRATION} of {len(files)} images")
-    return [files[number * len(files) // MAX_CALIBRATION] for number in range(MAX_CALIBRATION)]
+    count = min(MAX_CALIBRATION, len(files))
+    return [files[number * len(files) // count] for number in range(count)]
 
 
-def _next_commands(model, directory, name, batch_size):
-    from keras_vit.models.parts import is_segmenter
-    from keras_vit.serving.operations import served_name
+def _next_commands(model, directory, name):
+    from keras_vit.models.parts import is_segmenter, output_name
+    from keras_vit.serving.export import served_name
 
     directory, name = shlex.quote(str(directory)), served_name(name)
-    # Both commands print classes of images.
-    is_classifier = not is_segmenter(model)
-    commands = [f"keras-vit predict {directory} IMAGE"] if is_classifier else []
-    commands.append(f"docker compose --project-directory {directory} up")
-    # This command sends one image at a time.
-    if is_classifier and batch_size in (None, 1):
-        commands.append(f"keras-vit client IMAGE --url http://localhost:8501/v1/models/{name}")
+    serve = f"docker compose --project-directory {directory} up"
+    if output_name(model) == "features":
+        outputs = "--output FEATURES --outputs features"
+        commands = [f"keras-vit predict {directory} IMAGES {outputs}", serve]
+    elif is_segmenter(model):
+        commands = [serve]
+    else:
+        ask = f"keras-vit client IMAGE --url http://localhost:8501/v1/models/{name}"
+        commands = [f"keras-vit predict {directory} IMAGE", serve, ask]
     return "Next: " + "\n      ".join(commands)
 
 
 def facts_of(model, source, quantize=None):
     """Return the known origin and accuracy of a model, for `model.json`."""
-    from keras_vit.checkpoints.runs import find_model, run_of
+    from keras_vit.checkpoints.runs import find_model, run_facts
     from keras_vit.experiments.reported import reported_of_checkpoint
 
-    facts, when = {"source": str(source)}, "_before_quantization" if quantize else ""
-    path = find_model(source)
-    run = run_of(path) if path.suffix == ".keras" else {}
-    if run:
-        facts.update(data=run.get("data"), trained_from=run.get("model"))
-        accuracy = _validation_accuracy(path, run, model.input_shape[1:3])
-        if accuracy is not None:
-            facts[f"validation_accuracy{when}"] = accuracy
+    facts = {"source": str(source), **run_facts(find_model(source), model.input_shape[1:3])}
     reported = reported_of_checkpoint(source, model, "imagenet2012")
     if reported is not None:
-        facts[f"reported{when}"] = f"{reported} on {reported.dataset} ({reported.source})"
+        facts["reported"] = f"{reported} on {reported.dataset} ({reported.source})"
+    for name in ("validation_accuracy", "reported") if quantize else ():
+        if name in facts:
+            facts[f"{name}_before_quantization"] = facts.pop(name)
     return facts
 
 
-def _validation_accuracy(path, run, image_size):
-    """Return the accuracy of a model file that its run measured, or `None`."""
-    from keras_vit.checkpoints.runs import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL
-    from keras_vit.training.saving import METRICS_FILE
-
-    recipe = run.get("recipe", {})
-    # If the weights are averaged, the run evaluates the averages.
-    is_averaged = recipe.get("ema_momentum") is not None
-    last = AVERAGED_MODEL if is_averaged else LAST_MODEL
-    is_measured = path.name in (BEST_MODEL, last) and "class_names" in run
-    is_measured &= tuple(image_size) == (recipe.get("image_size"),) * 2
-    metrics = path.with_name(METRICS_FILE)
-    accuracies = _read_accuracies(metrics) if is_measured and metrics.is_file() else []
-    if not accuracies:
-        return None
-    return max(accuracies) if path.name == BEST_MODEL else accuracies[-1]
-
-
-def _read_accuracies(path):
-    """Return the validation accuracies of the epochs whose models were saved."""
-    try:
-        epochs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        # A loss that is not finite is null; older files have NaN or Infinity.
-        losses = [epoch.get("val_loss") for epoch in epochs]
-        is_saved = [loss is not None and math.isfinite(loss) for loss in losses]
-        saved = itertools.compress(epochs, is_saved)
-        found = [epoch["val_accuracy"] for epoch in saved if "val_accuracy" in epoch]
-        if not all(0 <= accuracy <= 1 for accuracy in found):
-            raise ValueError(f"accuracies {found}")
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            "The metrics of a run must have one line of JSON per epoch, with accuracies from 0 "
-            f"to 1. Received: {str(path)!r} ({error})"
-        ) from error
-    return found
-
-
-def _compare(model, path, files):
-    from keras_vit.serving.verify import verify
-
-    found = verify(model, path, files)
-    if not found.logit_range:
-        print("Not verified: the logits of the model are equal, so nothing was compared")
+def _print_comparison(found):
+    """Print a `Comparison`; the exit status is 1 if the export is not verified."""
+    if not found.value_range:
+        print(f"Not verified: the {found.output} are equal for all images: nothing was compared")
         raise SystemExit(1)
+    same = "mean cosine similarity" if found.output == "features" else "same class for"
     print(
         f"{'Verified' if found.is_verified else 'Not verified'} on {found.num_images} images: "
-        f"largest difference of logits {found.largest_difference:.2g} (they span "
-        f"{found.logit_range:.2g}), same class for {found.agreement:.2%}"
+        f"largest difference of {found.output} {found.largest_difference:.2g} (they span "
+        f"{found.value_range:.2g}), {same} {found.agreement:.2%}"
     )
     if not found.is_verified:
         raise SystemExit(1)

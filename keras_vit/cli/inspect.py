@@ -68,9 +68,7 @@ class Inspect(Command):
 
     def read_files(self, size, image_spec):
         """Return at most `count` of the files as an array, from all folders."""
-        from keras_vit.serving.loaded import preprocess_files
-        from keras_vit.serving.predict import read_image
-        from keras_vit.serving.verify import find_images
+        from keras_vit.serving.encoded import find_images, preprocess_files, read_image
 
         files = find_images(self.images)
         count = min(self.count, len(files))

@@ -143,7 +143,7 @@ class Predict(Command):
         from keras_vit.data.sources.folder import short_names
         from keras_vit.evaluation.segmentation import segment
         from keras_vit.inspection.figures.drawing import draw_masks
-        from keras_vit.serving.predict import read_image
+        from keras_vit.serving.encoded import read_image
 
         model = load_trained(self.model, self.image_size)
         images = find_images(self.images, self.split, self.data_dir)

@@ -28,11 +28,6 @@ def print_lines(predictor, images, top):
     from keras_vit.core.text import printable
 
     for found in predicted(predictor, images):
-        if found["probabilities"].ndim > 2:
-            raise ValueError(
-                "`model` must be a classifier. Received: the export of a segmenter, "
-                f"{predictor.path}; `--masks DIR` draws the masks of its run or .keras file"
-            )
         for index, id in enumerate(found["id"]):
             if reason := found["error"][index]:
                 print(f"keras-vit: error: {printable(id)}: {reason}", file=sys.stderr)
@@ -67,7 +62,7 @@ def print_classes(image, classes):
 
 def _classes(model, found, index, top):
     """Return the classes of one image with their probabilities, the most likely first."""
-    from keras_vit.serving.prediction.columns import class_names, ranked
+    from keras_vit.serving.predictor import class_names, ranked
 
     if model.thresholds is not None:
         return list(zip(found["prediction"][index], found["probability"][index], strict=True))

@@ -84,7 +84,7 @@ def predicted_features(record, images, other=None):
     from keras_vit.cli.predict_lines import predicted
     from keras_vit.data.inputs import find_images
     from keras_vit.serving import Predictor
-    from keras_vit.serving.prediction.models import digest_of_model
+    from keras_vit.serving.predictor import digest_of_model
 
     if other is not None:
         yield other.ids, other.features, np.full(len(other.ids), None)

@@ -19,8 +19,7 @@ from keras_vit.core.files import replacing
 from keras_vit.core.run_dir import RunDir
 from keras_vit.data.inputs import absolute_names, check_existing, find_images, is_dataset
 from keras_vit.data.sources.kinds import find_kind
-from keras_vit.serving.prediction.models import digest_of_model
-from keras_vit.serving.prediction.predictor import Predictor
+from keras_vit.serving.predictor import Predictor, digest_of_model
 
 _TEXTS, _NUMBERS = pyarrow.string(), pyarrow.float32()
 _DEPTHS = {"probabilities": 1, "logits": 1, "features": 1, "attention_distance": 2}

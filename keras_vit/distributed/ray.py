@@ -3,7 +3,7 @@
 import logging
 
 from keras_vit.core.files import absolute_path
-from keras_vit.serving.prediction.predictor import Predictor
+from keras_vit.serving.predictor import Predictor
 
 # By default Ray restarts a worker forever, also one that is killed for its memory each time.
 _RETRIES = {"max_restarts": 3, "max_task_retries": 3}

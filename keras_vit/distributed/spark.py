@@ -1,7 +1,7 @@
 """Predictions on a cluster of Spark (`pip install 'keras-vit-zoo[spark]'`)."""
 
 from keras_vit.distributed.batch import output_types
-from keras_vit.serving.prediction.predictor import Predictor
+from keras_vit.serving.predictor import Predictor
 
 
 def predict(dataframe, model, **settings):

@@ -116,6 +116,11 @@ def is_segmenter(model):
     return len(model.outputs[0].shape) == 4 and model.layers[-1].name == "logits"
 
 
+def output_name(model):
+    """Return the name of what a model computes, `logits`, or `features` if it has no head."""
+    return "logits" if model.layers[-1].name in ("head", "logits") else "features"
+
+
 def has_zero_head(model):
     """Return whether the kernel of the head is zero: all images have the same logits."""
     kernels = [weight for weight in model.get_layer("head").weights if weight.name == "kernel"]

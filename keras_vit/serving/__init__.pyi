@@ -2,6 +2,6 @@
 
 from .client import BadImageError as BadImageError
 from .client import Client as Client
-from .loaded import preprocess_files as preprocess_files
-from .prediction.predictor import Predictor as Predictor
-from .runners import load_runner as load_runner
+from .encoded import preprocess_files as preprocess_files
+from .predictor import Predictor as Predictor
+from .runner import load_runner as load_runner

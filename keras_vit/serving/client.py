@@ -1,27 +1,33 @@
 """A client of TF Serving, by REST and by gRPC."""
 
+import base64
 import contextlib
 import pathlib
 import re
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_vit.core.arguments import check_integer, is_number
-from keras_vit.core.text import printable
-from keras_vit.serving.protocol.answers import AnswerError, join
-from keras_vit.serving.protocol.transports import Grpc, RequestError, Rest
+from keras_vit.core.arguments import check_integer
+from keras_vit.serving.formats import needing
 
 _REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
 _GRPC_URL = re.compile(r"grpc://([^/\s]+)/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
 # The export's error about bad images: their indices, and "..." after the first 100.
 _BAD_IMAGES = re.compile(r"index in the batch:\W+([0-9 ]+)(\.\.\.)?")
-# The export's error about a wrong number of images.
-_FIXED_BATCH = re.compile(r"\[(\d+)\] is not compatible with expected shape \[(\d+)\]")
 _SECONDS_BETWEEN_ATTEMPTS = 0.2
+# A prediction changes nothing, so it may be asked for again, three times.
+_RETRIES = 3
+_GRPC_CONFIG = """
+{"methodConfig": [{"name": [{}], "retryPolicy": {
+    "maxAttempts": 4, "initialBackoff": "0.2s", "maxBackoff": "1s", "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE"]
+}}]}
+"""
+# dtypes of an export's outputs by the kinds of numbers and text that JSON has.
+_DTYPES = {"f": "float32", "i": "int32", "U": object}
 
 
 class BadImageError(ValueError):
@@ -41,15 +47,16 @@ class Client(contextlib.AbstractContextManager):
     """A client of a model that TF Serving serves. Each thread needs its own client.
 
     It sends files as they are: `keras-vit client` turns photographs upright, this class does not.
+    A request that finds no server, or one that is too busy, is sent again, up to three times.
 
     Args:
         url: `http://HOST:8501/v1/models/NAME` for REST, `grpc://HOST:8500/NAME` for gRPC; with
             `/versions/N` at the end for a version other than the newest.
-        timeout: seconds that one request may take in all.
+        timeout: seconds to wait for the answer to a request; by REST, for each part of it.
 
     Raises:
-        ValueError: if the URL has another form, the timeout is out of range, or a package is
-            missing.
+        ValueError: if the URL has another form.
+        ImportError: if a package is missing.
 
     Reference:
         https://www.tensorflow.org/tfx/serving/api_rest
@@ -59,15 +66,14 @@ class Client(contextlib.AbstractContextManager):
     >>> with Client("http://localhost:8501/v1/models/pets", timeout=5) as client:
     ...     client.predict(["cat.jpg"])
     Traceback (most recent call last):
-    ValueError: `images` must be files that can be read. Received: 'cat.jpg' (No such file ...)
+    FileNotFoundError: [Errno 2] No such file or directory: 'cat.jpg'
     """
 
     def __init__(self, url: str, timeout: float = 60.0) -> None:
-        _check_timeout(timeout)
-        for pattern, transport in ((_REST_URL, Rest), (_GRPC_URL, Grpc)):
-            parts = pattern.fullmatch(str(url))
-            if parts and _is_address(parts[1]):
-                self._transport = transport(*parts.groups(), timeout)
+        for pattern, transport in ((_REST_URL, _Rest), (_GRPC_URL, _Grpc)):
+            if parts := pattern.fullmatch(str(url)):
+                with needing("serving"):
+                    self._transport = transport(*parts.groups(), timeout)
                 self.url = str(url)
                 return
         raise ValueError(
@@ -86,45 +92,41 @@ class Client(contextlib.AbstractContextManager):
         """Classify images, or return whatever else the signature computes.
 
         Args:
-            images: list of paths of JPEG, PNG, GIF, BMP or WebP files, or of their bytes. The
-                orientation in their metadata is ignored: `keras_vit.serving.predict.read_image`
-                returns the bytes of an upright image.
+            images: list of paths of JPEG, PNG or WebP files, or of their bytes. The orientation in
+                their metadata is ignored: `keras_vit.serving.encoded.read_image` returns the bytes
+                of an upright image.
             batch_size: number of images in a request.
             signature: name of a signature that takes `image_bytes`.
 
         Returns:
-            A dictionary of the outputs, NumPy arrays `(images, ...)`. Numbers are finite, except
-            for images that `is_bad` flags. Text is an array of Python strings.
+            A dictionary of the outputs, NumPy arrays `(images, ...)`. Text is an array of Python
+            strings.
 
         Raises:
             BadImageError: a `ValueError`, if the server cannot decode an image.
-            ValueError: if a file cannot be read, or the server does not have the model or rejects
-                the request.
-            OSError: if the server fails or answers anything but the outputs for these images; a
-                `ConnectionError` if there is no server, a `TimeoutError` if it takes too long.
+            ValueError: if the server does not have the model or rejects the request.
+            OSError: if a file cannot be read or the server fails; a `ConnectionError` if there is
+                no server, a `TimeoutError` if it takes too long.
         """
-        if isinstance(images, str | bytes | pathlib.Path) or not len(images):
-            raise ValueError(
-                "`images` must be a list of at least one path or bytes. "
-                f"Received: {'an empty' if not images else 'a'} {type(images).__name__}"
-            )
         check_integer("batch_size", batch_size, minimum=1)
         answers, versions = [], set()
         for start in range(0, len(images), batch_size):
             batch = images[start : start + batch_size]
-            encoded = [_read(image) for image in batch]
-            with self._explaining(batch, start):
-                outputs, version = self._transport.predict(encoded, signature)
+            try:
+                outputs, version = self._transport.predict(list(map(_read, batch)), signature)
+            except _RefusedError as error:
+                raise _explained(error, batch, start) from error
+            wrong = {n: len(x) for n, x in outputs.items() if len(x) != len(batch)}
+            if wrong or not outputs:
+                raise OSError(f"{self.url} must answer {len(batch)} images. Received: {wrong}")
             answers.append(outputs)
-            versions |= {version} - {None}
-        with self._explaining():
-            return join(answers, versions)
+            versions.add(version)
+        if len(versions) > 1:
+            raise OSError(f"{self.url} must answer by one version. Received: {sorted(versions)}")
+        return {name: np.concatenate([part[name] for part in answers]) for name in answers[0]}
 
-    def status(self, timeout: float | None = None) -> Any:
+    def status(self) -> Any:
         """Return the state of each version of the model: `{1: "AVAILABLE"}`.
-
-        Args:
-            timeout: seconds that the request may take in all; `None` for the client's.
 
         Raises:
             ValueError: if the server does not have the model.
@@ -133,113 +135,189 @@ class Client(contextlib.AbstractContextManager):
         Reference:
             `ModelVersionStatus` of TF Serving's `get_model_status.proto`.
         """
-        if timeout is not None:
-            _check_timeout(timeout)
-        with self._explaining():
-            return self._transport.status(timeout)
+        return self._transport.status()
 
     def wait_until_ready(self, timeout: float = 60.0) -> None:
         """Wait until a version of the model is available.
 
         Args:
-            timeout: seconds to wait at most.
+            timeout: seconds to wait, at least.
 
         Raises:
             TimeoutError: if none is by then; its message has the server's last answer.
         """
-        _check_timeout(timeout)
         end = time.monotonic() + timeout
         while True:
-            left = max(end - time.monotonic(), _SECONDS_BETWEEN_ATTEMPTS)
             try:
-                last = self.status(left)
+                last = self.status()
+                if "AVAILABLE" in last.values():
+                    return
             except (ValueError, OSError) as error:
                 # The server may be starting, or loading the model.
                 last = error
-            else:
-                if "AVAILABLE" in last.values():
-                    return
             if time.monotonic() > end:
                 raise TimeoutError(
                     f"The model at {self.url} is not ready after {timeout} seconds: {last}"
                 )
             time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
 
-    @contextlib.contextmanager
-    def _explaining(self, batch=(), start=0):
-        """Turn the errors of a request into errors that name the cause."""
+
+class _RefusedError(ValueError):
+    """A request that the server refuses."""
+
+
+class _Rest:
+    """TF Serving's REST API."""
+
+    def __init__(self, server, name, version, timeout):
+        import requests
+        import urllib3
+
+        self._requests, self._timeout = requests, timeout
+        self._url = f"{server}/v1/models/{name}" + (f"/versions/{version}" if version else "")
+        self._session = requests.Session()
+        retries = urllib3.Retry(
+            _RETRIES,
+            read=False,
+            status_forcelist=(503,),
+            allowed_methods=None,
+            backoff_factor=_SECONDS_BETWEEN_ATTEMPTS,
+            raise_on_status=False,
+        )
+        self._session.mount(server, requests.adapters.HTTPAdapter(max_retries=retries))
+
+    def close(self):
+        self._session.close()
+
+    def predict(self, encoded, signature):
+        """Return the outputs for images, and `None`: the API does not return the version."""
+        # The server decodes standard base64, but not the URL-safe alphabet.
+        instances = [{"b64": base64.b64encode(image).decode("ascii")} for image in encoded]
+        request = {"signature_name": signature, "instances": instances}
+        rows = self._ask("POST", ":predict", json=request)["predictions"]
+        # A single output has no name. The only such output of an export is `features`.
+        rows = [row if isinstance(row, dict) else {"features": row} for row in rows]
+        names = rows[0] if rows else ()
+        return {name: _as_array([row[name] for row in rows]) for name in names}, None
+
+    def status(self):
+        states = self._ask("GET", "")["model_version_status"]
+        return {int(state["version"]): state["state"] for state in states}
+
+    def _ask(self, method, verb, **request):
+        errors, url = self._requests.exceptions, self._url + verb
         try:
-            yield
-        except RequestError as error:
-            raise self._explained(error, batch, start) from error
-        except AnswerError as error:
-            raise OSError(
-                f"The server at {self.url} does not answer what was asked for: "
-                f"{printable(str(error))}"
-            ) from error
-
-    def _explained(self, error, batch, start):
-        if error.is_unknown_model:
-            return ValueError(
-                "`url` must name a model that the server has. "
-                f"Received: url={self.url!r}, and the answer: {error}"
+            # A redirected POST would lose its images.
+            answer = self._session.request(
+                method, url, timeout=self._timeout, allow_redirects=False, **request
             )
-        found = _BAD_IMAGES.search(str(error))
-        bad = [int(index) for index in found[1].split()] if found else []
-        # Larger indices refer to a batch that the server merged from several clients.
-        if bad and max(bad) < len(batch):
-            names = ", ".join(_name(batch[index], start + index) for index in bad)
-            return BadImageError(
-                "`images` must be ones that the server can decode. "
-                f"Received: {names}{' and others' if found[2] else ''}",
-                [start + index for index in bad],
-            )
-        fixed = _FIXED_BATCH.search(str(error))
-        if fixed:
-            return ValueError(
-                f"This export takes {fixed[2]} images in each request (its `batch_size`). "
-                f"Received: {fixed[1]} in one"
-            )
-        return ValueError(
-            f"The request must be one that the model takes. Received from {self.url}: {error}"
-        )
+        except errors.Timeout as error:
+            raise TimeoutError(f"{self._url} did not answer within {self._timeout} s") from error
+        except errors.RequestException as error:
+            raise ConnectionError(f"No server answers at {self._url}: {error}") from error
+        if answer.status_code in (400, 404):
+            raise _RefusedError(f"{self._url} refuses the request: {_line(answer.text)}")
+        if answer.status_code != 200:
+            failure = {503: ConnectionError, 504: TimeoutError}.get(answer.status_code, OSError)
+            raise failure(f"{self._url} failed, {answer.status_code}: {_line(answer.text)}")
+        return answer.json()
 
 
-def _is_address(server):
-    """Whether an address has a valid port or none, as gRPC takes ports modulo 65536, and a host."""
-    port = server.rpartition(":")[2]
-    return ".." not in server and (not port.isdecimal() or int(port) < 2**16)
+class _Grpc:
+    """TF Serving's gRPC API."""
+
+    def __init__(self, address, name, version, timeout):
+        import grpc
+        from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+
+        self._grpc, self._timeout = grpc, timeout
+        self._address, self._name = address, name
+        self._version = int(version) if version else None
+        options = [
+            # By default a message has at most 4 MiB, and photographs are larger.
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_receive_message_length", -1),
+            # By default the time between two attempts to connect grows to two minutes.
+            ("grpc.max_reconnect_backoff_ms", 1000),
+            ("grpc.service_config", _GRPC_CONFIG),
+        ]
+        self._channel = grpc.insecure_channel(address, options)
+        self._prediction = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
+        self._model = model_service_pb2_grpc.ModelServiceStub(self._channel)
+
+    def close(self):
+        self._channel.close()
+
+    def predict(self, encoded, signature):
+        """Return the outputs for images, and the model's version."""
+        import tensorflow as tf
+        from tensorflow_serving.apis.predict_pb2 import PredictRequest
+
+        request = PredictRequest(model_spec=self._spec(signature_name=signature))
+        request.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto(encoded, tf.string))
+        answer = self._ask(self._prediction.Predict, request)
+        outputs = {name: tf.make_ndarray(tensor) for name, tensor in answer.outputs.items()}
+        for name, array in outputs.items():
+            if array.dtype == object:
+                # NumPy's bytes and strings lose zeros at their end, so Python's are used.
+                outputs[name] = np.asarray(np.frompyfunc(bytes.decode, 1, 1)(array), object)
+        return outputs, answer.model_spec.version.value
+
+    def status(self):
+        from tensorflow_serving.apis import get_model_status_pb2 as pb2
+
+        request = pb2.GetModelStatusRequest(model_spec=self._spec())
+        states = self._ask(self._model.GetModelStatus, request).model_version_status
+        name = pb2.ModelVersionStatus.State.Name
+        return {state.version: name(state.state) for state in states}
+
+    def _spec(self, **signature):
+        from tensorflow_serving.apis.model_pb2 import ModelSpec
+
+        spec = ModelSpec(name=self._name, **signature)
+        if self._version is not None:
+            spec.version.value = self._version
+        return spec
+
+    def _ask(self, method, request):
+        codes = self._grpc.StatusCode
+        try:
+            return method(request, timeout=self._timeout)
+        except self._grpc.RpcError as error:
+            code, message = error.code(), _line(error.details())
+        if code == codes.DEADLINE_EXCEEDED:
+            raise TimeoutError(f"{self._address} did not answer within {self._timeout} s")
+        if code == codes.UNAVAILABLE:
+            raise ConnectionError(f"No server answers at {self._address}: {message}")
+        if code in (codes.INVALID_ARGUMENT, codes.NOT_FOUND, codes.FAILED_PRECONDITION):
+            raise _RefusedError(f"{self._address} refuses the request: {message}")
+        raise OSError(f"{self._address} failed, {code.name}: {message}")
 
 
-def _check_timeout(timeout):
-    # Python cannot wait longer.
-    if not is_number(timeout) or not 0 < timeout <= threading.TIMEOUT_MAX:
-        raise ValueError(
-            f"`timeout` must be positive and at most {threading.TIMEOUT_MAX:g} seconds. "
-            f"Received: timeout={timeout!r}"
-        )
+def _explained(error, batch, start):
+    """Return the error of a request, with the names of the images that the server refuses."""
+    found = _BAD_IMAGES.search(str(error))
+    bad = [int(index) for index in found[1].split()] if found else []
+    # Larger indices refer to a batch that the server merged from several clients.
+    if not bad or max(bad) >= len(batch):
+        return ValueError(str(error))
+    images = [(batch[index], start + index) for index in bad]
+    names = (f"images[{n}]" if isinstance(x, bytes) else repr(str(x)) for x, n in images)
+    return BadImageError(
+        "`images` must be ones that the server can decode. "
+        f"Received: {', '.join(names)}{' and others' if found[2] else ''}",
+        [position for _, position in images],
+    )
 
 
 def _read(image):
-    if isinstance(image, np.bytes_):
-        raise ValueError(
-            "`images` must be Python's bytes: NumPy's lose the zeros at their end. "
-            "Received: numpy.bytes_ among them"
-        )
-    if isinstance(image, bytes):
-        return image
-    try:
-        return pathlib.Path(image).expanduser().read_bytes()
-    except OSError as error:
-        raise ValueError(
-            f"`images` must be files that can be read. Received: {str(image)!r} ({error.strerror})"
-        ) from error
-    except TypeError as error:
-        raise ValueError(
-            "`images` must be a list of paths or bytes. "
-            f"Received: {type(image).__name__} among them"
-        ) from error
+    return image if isinstance(image, bytes) else pathlib.Path(image).expanduser().read_bytes()
 
 
-def _name(image, position):
-    return f"images[{position}]" if isinstance(image, bytes) else repr(str(image))
+def _as_array(values):
+    array = np.array(values)
+    return array.astype(_DTYPES.get(array.dtype.kind, array.dtype))
+
+
+def _line(message):
+    return " ".join(str(message).split())[:1000]

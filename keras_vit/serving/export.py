@@ -2,30 +2,55 @@
 
 import contextlib
 import dataclasses
-import errno
+import importlib.resources
+import importlib.util
 import json
 import logging
 import os
 import pathlib
+import re
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
+from keras_vit.core.arguments import check_choice, check_integer, is_integer
 from keras_vit.core.class_names import check_class_names
+from keras_vit.core.files import PARTIAL, exclusive_lock, replacing
+from keras_vit.core.pixels import check_images
 from keras_vit.models import resize
-from keras_vit.models.inference import for_inference
+from keras_vit.models.files import check_finite
 from keras_vit.models.model import image_spec_of
 from keras_vit.models.options import changed_options
-from keras_vit.models.parts import has_zero_head, stored_size, warn_of_zero_head
+from keras_vit.models.parts import (
+    check_backbone,
+    check_classifier,
+    has_zero_head,
+    is_segmenter,
+    output_name,
+    stored_size,
+    warn_of_zero_head,
+)
 from keras_vit.models.variants import match_variant
-from keras_vit.serving import labels
-from keras_vit.serving.calibration import check_images, warn_of_calibration
-from keras_vit.serving.checks import check_export_settings, check_model, has_serving_api
-from keras_vit.serving.formats.saved_model import USUAL_SIGNATURES
-from keras_vit.serving.operations import write_operations
-from keras_vit.serving.versions import new_version
+from keras_vit.serving.formats import (
+    FACTS,
+    FORMATS,
+    SIGNATURES,
+    USUAL_SIGNATURES,
+    format_of,
+    needing,
+    version_folders,
+    write_labels,
+)
 from keras_vit.version import __version__
+
+# TF Serving reads versions as 64-bit integers.
+VERSIONS_END = 2**63
+FEWEST_CALIBRATION_IMAGES = 10
+# Settings of TF Serving.
+TEMPLATES = importlib.resources.files("keras_vit.serving") / "deployment"
 
 
 def export(
@@ -54,21 +79,22 @@ def export(
     - `"float"` takes preprocessed `images`, float32 `(batch, height, width, 3)` in [-1, 1].
     - `"features"` takes `image_bytes` and returns `features`, float32 `(batch, width)`.
 
-    The first three return `logits` and `probabilities`, float32 `(batch, num_classes)`, and for the
+    A model without a head (`num_classes=0`) returns `features` by each of them. The first three
+    return of a classifier `logits` and `probabilities`, float32 `(batch, num_classes)`, and for the
     most likely classes `top_k_classes`, int32, `top_k_labels`, strings, and `top_k_probabilities`,
     float32, all `(batch, top_k)`. With `model.thresholds` probabilities are sigmoids, and there are
     `predicted`, bool, and `predicted_labels`, strings that are empty where `predicted` is false,
     both `(batch, num_classes)`. A `keras_vit.segmenter` has `logits` `(batch, height, width,
     num_classes)` and `masks`, int32 `(batch, height, width)`, of the images as they are resized.
-    Other formats take preprocessed `images` and return `logits`.
+    Other formats take preprocessed `images` and return `logits`, or `features` without a head.
 
     The version also contains `model.json`, which describes the model, and the names of the classes.
     For a SavedModel, settings for TF Serving are written to the directory, unless they exist. A
     version is written next to its place and then renamed, so a server never sees half a model.
 
     Args:
-        model: a classifier or segmenter of this package that returns logits; for a SavedModel on
-            the TensorFlow or JAX backend.
+        model: a classifier or segmenter of this package that returns logits, or a model without a
+            head that returns a vector; for a SavedModel on the TensorFlow or JAX backend.
         directory: path of the model's directory, which holds its versions; its name is the model's.
         version: a positive integer, or `"auto"` for one more than the last.
         format: `"saved_model"`, or the name of another format in
@@ -96,10 +122,10 @@ def export(
         The `pathlib.Path` of the version.
 
     Raises:
-        ValueError: if an argument is out of range, the version exists, the directory cannot be
-            written, the model is not a classifier of RGB images or has weights that are not
-            finite, the backend cannot write the format, or a package is missing.
-        OSError: if the disk is full.
+        ValueError: if an argument is out of range, the version exists, the model is not one of RGB
+            images or has weights that are not finite, or the backend cannot write the format.
+        ImportError: if a package is missing; it names what to install.
+        OSError: if the directory cannot be written or the disk is full.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
@@ -107,31 +133,22 @@ def export(
     >>> path.name, (path / "assets" / "labels.txt").read_text().split()
     ('1', ['cat', 'dog'])
     """
-    row = check_export_settings(
-        *(format, signatures, top_k, batch_size, on_bad_image, warmup_batch_sizes),
-        *(quantize, calibration is not None),
-    )
-    num_classes = check_model(row, model, quantize)
-    if class_names is None:
-        carried = getattr(model, "class_names", None)
-        class_names = list(carried or map(str, range(num_classes)))
-        if not carried:
-            text = "no class names are given or carried by the model: the labels are numbers"
-            logging.getLogger("keras_vit").info(text)
-    else:
-        class_names = list(check_class_names(class_names, num_classes=num_classes))
+    check_choice("format", format, tuple(FORMATS))
+    check_choice("on_bad_image", on_bad_image, ("error", "flag"))
+    for signature in signatures:
+        check_choice("signatures", signature, SIGNATURES)
+    check_integer("top_k", top_k, minimum=1)
+    if batch_size is not None:
+        check_integer("batch_size", batch_size, minimum=1)
+    row = FORMATS[format]
+    if quantize is not None:
+        check_choice("quantize", quantize, (*row.precisions, None))
+    class_names = _check_model(row, model, quantize, class_names)
     if image_size is not None:
         model = resize(model, image_size)
-    images = check_images(format, quantize, calibration, model.input_shape[1:3], "calibration")
-    if images is not None:
-        warn_of_calibration(images)
-    facts, others = _facts(model, format, quantize), facts or {}
-    if not facts.keys().isdisjoint(others):
-        raise ValueError(
-            f"`facts` must not have {', '.join(map(repr, facts))}, which come from the model. "
-            f"Received: {', '.join(map(repr, others))}"
-        )
-    settings = {"quantize": quantize, "images": images}
+    settings = {"quantize": quantize, "images": None}
+    if quantize is not None and row.precisions[quantize].needs_images:
+        settings["images"] = _check_calibration(calibration)
     if row.has_signatures:
         settings = {
             "signatures": signatures,
@@ -142,40 +159,72 @@ def export(
             "batch_size": batch_size,
             "flags_bad_images": on_bad_image == "flag",
         }
-        if warmup_batch_sizes is None:
-            warmup_batch_sizes = (batch_size or 1,) if has_serving_api() else ()
-            if not warmup_batch_sizes:
-                text = "no requests to warm up, which need pip install 'keras-vit-zoo[serving]'"
-                logging.getLogger("keras_vit").info(text)
-    with new_version(directory, version) as (folder, publish), _enough_space(directory):
-        if has_zero_head(model):
-            warn_of_zero_head(num_classes)
+        if warmup_batch_sizes is None and importlib.util.find_spec("tensorflow_serving"):
+            warmup_batch_sizes = (batch_size or 1,)
+    text = json.dumps({**(facts or {}), **_facts(model, format, quantize)}, indent=2)
+    with new_version(directory, version) as (folder, publish):
         written = folder / "written"
-        (written / labels.FOLDER).mkdir(parents=True)
-        row.write(for_inference(model), written / row.file_name, folder, **settings)
-        labels.write_labels(written / labels.FOLDER, class_names)
-        text = json.dumps({**facts, **others}, indent=2, ensure_ascii=False) + "\n"
-        (written / "model.json").write_text(text, encoding="utf-8")
-        if warmup_batch_sizes:
+        written.mkdir()
+        with needing(row.name):
+            row.implementation.write(model, written / row.file_name, folder, **settings)
+        if class_names:
+            write_labels(written, class_names)
+        (written / FACTS).write_text(f"{text}\n", encoding="utf-8")
+        if row.has_signatures and warmup_batch_sizes:
             # It imports TensorFlow.
             from keras_vit.serving.warmup import write_warmup
 
             write_warmup(written, warmup_batch_sizes, folder.parent.name)
         path = publish(written)
     if row.has_signatures:
-        write_operations(path.parent, path.parent.name)
+        write_settings(path.parent, path.parent.name)
     return path
 
 
-@contextlib.contextmanager
-def _enough_space(directory):
-    """Turn any package's error about a full disk into an `OSError` that names the directory."""
-    try:
-        yield
-    except Exception as error:
-        if os.strerror(errno.ENOSPC) not in str(error):
-            raise
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory)) from error
+def _check_model(row, model, quantize, class_names):
+    """Check that a model fits a format; return its class names, or `None` for features."""
+    check_backbone(model)
+    has_head = output_name(model) == "logits"
+    shapes = [tuple(tensor.shape) for tensor in (*model.inputs, *model.outputs)]
+    if not has_head and (shapes[0][-1] != 3 or list(map(len, shapes)) != [4, 2]):
+        raise ValueError(
+            "`model` must map RGB images to logits, or to a vector for each. "
+            f"Received: a model of {', '.join(map(str, shapes))}"
+        )
+    if has_head and not is_segmenter(model):
+        check_classifier(model)
+    check_finite(model, dtype=row.precisions[quantize].dtype if quantize else "float32")
+    size, num_classes = 4 * model.count_params(), model.output_shape[-1]
+    if row.max_bytes is not None and size > row.max_bytes:
+        raise ValueError(
+            f"`format={row.name!r}` holds models of less than {row.max_bytes / 2**30:.0f} GB. "
+            f"Received: a model of {size / 2**30:.1f} GB in float32"
+        )
+    if not has_head:
+        return None
+    if row.has_signatures and num_classes < 2:
+        raise ValueError(
+            "`model` must have at least 2 classes: the softmax of one logit is always 1. "
+            f"Received: a model of {num_classes}"
+        )
+    if not is_segmenter(model) and has_zero_head(model):
+        warn_of_zero_head(num_classes)
+    if class_names is not None:
+        return list(check_class_names(class_names, num_classes=num_classes))
+    return list(getattr(model, "class_names", None) or map(str, range(num_classes)))
+
+
+def _check_calibration(images):
+    """Return calibration images as a float32 array; their shape is checked by the converters."""
+    if images is None:
+        rule = "`calibration` must be preprocessed images like those that will be served"
+        raise ValueError(f"{rule}. Received: None")
+    array = np.asarray(images)
+    check_images(array, "calibration")
+    if len(array) < FEWEST_CALIBRATION_IMAGES:
+        log = logging.getLogger("keras_vit")
+        log.warning("int8 is calibrated on %d images: use some hundred", len(array))
+    return array.astype("float32")
 
 
 def _facts(model, format, quantize):
@@ -186,8 +235,6 @@ def _facts(model, format, quantize):
     options = getattr(model, "options", None)
     row = match_variant(options) if options else None
     changed = changed_options(options, row) if options else {}
-    image_spec = image_spec_of(model)
-    thresholds = getattr(model, "thresholds", None)
     return {
         "model": model.name,
         "variant": row and row.name,
@@ -195,13 +242,77 @@ def _facts(model, format, quantize):
             name: own for name, (own, _) in changed.items() if name not in options.names("training")
         },
         "image_size": stored_size(model),
-        "num_classes": model.output_shape[-1],
+        "num_classes": model.output_shape[-1] if output_name(model) == "logits" else 0,
         "parameters": model.count_params(),
         "preprocessing": "resized and cropped as in image_spec, then (pixels - 127.5) / 127.5",
-        "image_spec": dataclasses.asdict(image_spec),
-        **({} if thresholds is None else {"thresholds": thresholds}),
+        "image_spec": dataclasses.asdict(image_spec_of(model)),
+        "thresholds": getattr(model, "thresholds", None),
         "format": format,
         "quantize": quantize,
         "keras_vit": __version__,
         "keras": keras.__version__,
     }
+
+
+@contextlib.contextmanager
+def new_version(directory, version="auto"):
+    """Provide a temporary folder, and a function that turns a part of it into a new version.
+
+    The folder is removed at the end. Other exports to the same directory wait meanwhile.
+
+    Args:
+        directory: path of the model's directory, which is created if it does not exist.
+        version: a positive integer that is not taken; `"auto"` for one more than the last.
+
+    Yields:
+        `(folder, publish)`: the `pathlib.Path` of an empty directory, and a function of the path
+        of a directory in it that moves this to its place and returns the new path.
+    """
+    directory = pathlib.Path(directory).expanduser().resolve()
+    if format_of(directory) or (directory / "run.json").exists():
+        raise ValueError(
+            "`directory` must be one for numbered versions, not one of them or that of a training "
+            f"run. Received: directory={str(directory)!r}"
+        )
+    taken = [number for number, _ in version_folders(directory)]
+    is_new = is_integer(version) and 0 < version < VERSIONS_END and version not in taken
+    if version != "auto" and not is_new:
+        raise ValueError(
+            "`version` must be a positive integer that is not taken, or 'auto'. "
+            f"Received: version={version!r}, taken: {taken}"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(directory):
+        # Remains of exports that were killed.
+        for partial in directory.glob(f".*{PARTIAL}"):
+            shutil.rmtree(partial, ignore_errors=True)
+        last = max((number for number, _ in version_folders(directory)), default=0)
+        number = last + 1 if version == "auto" else version
+        folder = directory / f".{number}{PARTIAL}"
+        folder.mkdir()
+        try:
+            yield folder, lambda written: written.replace(directory / str(number))
+        finally:
+            # The directory is kept even if it is new: other exports may wait for it.
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_settings(directory, name):
+    """Write the settings of TF Serving next to an export, from the templates in `deployment/`.
+
+    Existing files are not changed: they may have been adapted.
+
+    Reference:
+        https://www.tensorflow.org/tfx/serving/serving_config
+    """
+    for template in TEMPLATES.iterdir():
+        path = pathlib.Path(directory) / template.name
+        if not path.exists():
+            text = template.read_text(encoding="utf-8").replace("{name}", served_name(name))
+            with replacing(path) as partial:
+                partial.write_text(text, encoding="utf-8")
+
+
+def served_name(name):
+    """Return the name under which a model is served: "-" replaces what a URL would escape."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", str(name))

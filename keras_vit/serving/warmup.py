@@ -1,19 +1,18 @@
 """Warm-up requests, which TF Serving makes when it loads a model."""
 
-import functools
 import io
+import json
 import pathlib
 
 import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import replacing
 from keras_vit.data.images.scaling import preprocess
 from keras_vit.data.images.transforms import resize
-from keras_vit.serving.checks import check_batch_sizes
-from keras_vit.serving.loaded import input_size
-from keras_vit.serving.protocol.transports import require
+from keras_vit.serving.formats import FACTS, needing
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 # TF Serving's `kMaxNumRecords`: a model with more requests is not loaded.
@@ -36,64 +35,54 @@ def write_warmup(saved_model_dir, batch_sizes, name="default"):
     Reference:
         https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
-    logs = require("tensorflow_serving.apis.prediction_log_pb2")
+    with needing("serving"):
+        from tensorflow_serving.apis import prediction_log_pb2 as logs
     path = pathlib.Path(saved_model_dir).expanduser()
-    check_batch_sizes("batch_sizes", batch_sizes)
-    requests = list(_requests(path, batch_sizes))
-    if len(requests) > MAX_REQUESTS:
-        raise ValueError(
-            f"`batch_sizes` must make at most {MAX_REQUESTS} requests. "
-            f"Received: {len(batch_sizes)} sizes, which make {len(requests)}"
-        )
+    for size in batch_sizes:
+        check_integer("warmup_batch_sizes", size, minimum=1)
     (path / WARMUP_FILE).parent.mkdir(exist_ok=True)
     with replacing(path / WARMUP_FILE) as partial, tf.io.TFRecordWriter(str(partial)) as writer:
-        for signature_name, input_name, make in requests:
+        for number, (signature_name, inputs) in enumerate(_requests(path, batch_sizes)):
+            if number == MAX_REQUESTS:
+                raise ValueError(
+                    f"`warmup_batch_sizes` must make at most {MAX_REQUESTS} requests. "
+                    f"Received: {len(batch_sizes)} sizes, which make more"
+                )
             log = logs.PredictionLog()
             request = log.predict_log.request
             request.model_spec.name = name
             request.model_spec.signature_name = signature_name
-            request.inputs[input_name].CopyFrom(tf.make_tensor_proto(make()))
+            for input_name, value in inputs.items():
+                request.inputs[input_name].CopyFrom(tf.make_tensor_proto(value))
             writer.write(log.SerializeToString())
     return path / WARMUP_FILE
 
 
 def _requests(path, batch_sizes):
-    """Yield for each request the names of signature and input, and a function for the input."""
-    try:
-        loaded = tf.saved_model.load(path)
-    except OSError as error:
-        raise ValueError(
-            "`saved_model_dir` must be the directory of an export's version. "
-            f"Received: saved_model_dir={str(path)!r}"
-        ) from error
-    for signature_name, signature in sorted(loaded.signatures.items()):
+    """Yield for each request the name of the signature, and a dictionary of the input."""
+    facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
+    for signature_name, signature in sorted(tf.saved_model.load(path).signatures.items()):
         # The batch size of encoded images is recorded in the outputs only.
         fixed = next(iter(signature.structured_outputs.values())).shape[0]
-        for input_name, spec in signature.structured_input_signature[1].items():
+        ((input_name, spec),) = signature.structured_input_signature[1].items()
+        for example in _examples(spec, facts["image_size"]):
             for size in batch_sizes if fixed is None else (fixed,):
-                for make in _inputs(path, spec, size):
-                    yield signature_name, input_name, make
+                yield signature_name, {input_name: np.repeat(example[None], size, axis=0)}
 
 
-def _inputs(path, spec, batch_size):
-    """Return functions that make an input, so that only one large batch exists at a time."""
+def _examples(spec, image_size):
+    """Return examples of an input: files by format, preprocessed images, or pixels of any size."""
     if spec.dtype == tf.string:
-        return [functools.partial(_encoded, name, batch_size) for name in _FILE_FORMATS]
-    # Floats are preprocessed images, integers are pixels of any size.
-    size = input_size(path, spec.shape[1:3]) if spec.dtype.is_floating else _SIZE
-    scale = preprocess if spec.dtype.is_floating else tf.round
-
-    def images():
-        image = tf.cast(scale(resize(photograph(), size)), spec.dtype)
-        return np.repeat(image.numpy()[None], batch_size, axis=0)
-
-    return [images]
+        return [_encoded(name) for name in _FILE_FORMATS]
+    if spec.dtype.is_floating:
+        return [preprocess(resize(photograph(), image_size)).numpy()]
+    return [photograph()]
 
 
-def _encoded(file_format, count):
+def _encoded(file_format):
     buffer = io.BytesIO()
     Image.fromarray(photograph()).save(buffer, file_format)
-    return np.array([buffer.getvalue()] * count, object)
+    return np.array(buffer.getvalue(), object)
 
 
 def photograph():

@@ -14,6 +14,7 @@ from keras_vit.checkpoints.runs import (
     AVERAGED_MODEL,
     BEST_MODEL,
     LAST_MODEL,
+    METRICS_FILE,
     PREDICTOR_MODEL,
 )
 from keras_vit.core.files import replacing
@@ -28,7 +29,6 @@ from keras_vit.training.callbacks import (
 from keras_vit.training.distribution import is_spread, to_numpy
 from keras_vit.training.optimizers import averages_of, inner_optimizer
 
-METRICS_FILE = "metrics.jsonl"
 # Metrics that depend on the machine; `metrics.jsonl` leaves them out.
 SPEED = ("images_per_second", "waiting_for_data")
 

@@ -94,7 +94,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
         ("predict missing PAGE", "`MODEL` must be an existing file or directory, or the name"),
         ("predict . PAGE", "`path` must be a directory with model.safetensors"),
         ("export missing.keras serving", "`MODEL` must be an existing file"),
-        ("export START serving --verify", "There must be an image file or a folder"),
+        ("export START serving --verify", "There must be an image"),
         ("export START serving --verify PAGE", "`images` must be complete JPEG, PNG"),
         ("export START serving --version 0", "`--version` must be a positive"),
         ("export START serving --signatures features --verify PAGE", "`--verify` compares logits"),
@@ -125,9 +125,9 @@ def test_wrong_argument(arguments, message, start, tmp_path, capsys, monkeypatch
 @pytest.mark.slow
 def test_wrong_arguments_for_a_run(finished_run, capsys):
     error = error_of(capsys, *f"evaluate {finished_run} --data digits --classes 1 2".split())
-    assert "must have the model's classes ['cat', 'dog']" in error
+    assert "must have the model's 2 classes, ['cat', 'dog']" in error
     error = error_of(capsys, "export", finished_run, finished_run)
-    assert "`DIRECTORY` must be one for exports" in error
+    assert "`DIRECTORY` must be one for numbered versions" in error
 
 
 def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, capsys):
@@ -184,7 +184,7 @@ def test_too_little_memory_is_a_line(error, expected, capsys, monkeypatch):
     def load(*args):
         raise error
 
-    monkeypatch.setattr("keras_vit.serving.prediction.models.open_model", load)
+    monkeypatch.setattr("keras_vit.serving.predictor.load_runner", load)
     with pytest.raises(expected):
         main(["predict", "m.keras", "image.png", "--image-size", "999999"])
     lines = [f"keras-vit: error: out of memory: {error}"] if expected is SystemExit else []

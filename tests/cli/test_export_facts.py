@@ -51,12 +51,3 @@ def test_validation_accuracy_of_an_export(changes, expected, tmp_path):
         assert "validation_accuracy" not in facts
     resized = vision_transformer(**{**TINY, "image_size": 16, "num_classes": 2})
     assert "validation_accuracy" not in facts_of(resized, workdir)
-
-
-def test_metrics_that_cannot_be_right(tmp_path):
-    workdir, model = write_run(tmp_path, [{**LINES[0], "val_accuracy": 75}])
-    with pytest.raises(ValueError, match=r"accuracies from 0 to 1. Received: .*metrics.jsonl"):
-        facts_of(model, workdir)
-    (workdir / "metrics.jsonl").write_text('{"epoch": 0, "val_')
-    with pytest.raises(ValueError, match=r"one line of JSON per epoch.*metrics.jsonl"):
-        facts_of(model, workdir)

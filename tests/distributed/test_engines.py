@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from keras_vit.serving import Predictor
-from keras_vit.serving.prediction.columns import predict_column
+from keras_vit.serving.predictor import predict_column
 from tests.fixtures.commands import run
 from tests.fixtures.predicted.parts import assert_same_rows, rows_of
 

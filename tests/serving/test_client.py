@@ -10,10 +10,9 @@ import tensorflow as tf
 from PIL import Image
 
 from keras_vit.cli.client import Client as ClientCommand
-from keras_vit.cli.client import most_likely
 from keras_vit.cli.predict import Predict
 from keras_vit.serving.client import BadImageError, Client
-from keras_vit.serving.predict import read_image
+from keras_vit.serving.encoded import read_image
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.models import files
 from tests.fixtures.serving.asking import BOTH, BROKEN, NAMES, ask, expected_logits
@@ -65,7 +64,7 @@ def test_versions(version, numbers, api, server, models):
 def test_signatures(api, server):
     with ask(server, api) as client:
         outputs = client.predict(files(), batch_size=4, signature="features")
-        with pytest.raises(ValueError, match="takes.*not found in sig"):
+        with pytest.raises(ValueError, match="refuses the request: .*not found in sig"):
             client.predict(files(), signature="text")
     assert set(outputs) == {"features"}
     assert outputs["features"].shape == (5, TINY["embedding_dim"])
@@ -124,7 +123,7 @@ def test_requests_larger_than_a_message_of_grpc(api, server, models):
 def test_unknown_models(api, name, server):
     with ask(server, api, name) as client:
         for call in (client.status, lambda: client.predict(files())):
-            with pytest.raises(ValueError, match="`url` must name a model .*Servable not found"):
+            with pytest.raises(ValueError, match="refuses the request: .*Servable not found"):
                 call()
 
 
@@ -133,7 +132,7 @@ def test_an_export_of_a_fixed_batch(api, server):
     encoded = files(5)
     with ask(server, api, "fixed") as client:
         assert len(client.predict(encoded[:4], batch_size=2)["logits"]) == 4
-        with pytest.raises(ValueError, match="takes 2 images in each .* Received: 1 in"):
+        with pytest.raises(ValueError, match=r"\[1\] is not compatible with expected shape \[2\]"):
             client.predict(encoded, batch_size=2)
 
 
@@ -147,7 +146,6 @@ def test_an_export_of_a_fixed_batch(api, server):
         "http://localhost:8501/v1/models/pets/versions/new",
         "grpc://localhost:8500",
         "grpc://localhost:8500/v1/models/pets",
-        "grpc://localhost:99999/pets",
         None,
     ],
 )
@@ -156,22 +154,10 @@ def test_malformed_urls(url):
         Client(url)
 
 
-@pytest.mark.parametrize(
-    "images, options, message",
-    [
-        ([], {}, "`images` must be a list .* an empty list"),
-        ("cat.jpg", {}, "`images` must be a list .* a str"),
-        (b"GIF8", {}, "`images` must be a list .* a bytes"),
-        (["no/such.jpg"], {}, r"`images` must be files .*'no/such.jpg' \(No such file"),
-        ([None], {}, "`images` must be a list of paths or bytes. Received: NoneType among them"),
-        ([b"GIF8"], {"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
-        (np.array([b"BM\0\0", b"BM"]), {}, "lose the zeros at their end"),
-    ],
-)
-def test_wrong_arguments(images, options, message):
-    client = Client("http://localhost:1/v1/models/pets")
-    with client, pytest.raises(ValueError, match=message):
-        client.predict(images, **options)
+def test_a_wrong_batch_size():
+    refused = pytest.raises(ValueError, match="`batch_size` must be an integer of at least 1")
+    with Client("http://localhost:1/v1/models/pets") as client, refused:
+        client.predict([b"GIF8"], batch_size=0)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +171,8 @@ def test_wrong_arguments(images, options, message):
 def test_a_missing_package(url, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     if package == "tensorflow_serving":
-        monkeypatch.setitem(sys.modules, "tensorflow_serving.apis.predict_pb2", None)
-    with pytest.raises(ValueError, match=rf"'keras-vit-zoo\[serving\]'. Received: no {package}"):
+        monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
+    with pytest.raises(ImportError, match=r"'keras-vit-zoo\[serving\]'. Received: "):
         Client(url)
 
 
@@ -223,7 +209,7 @@ def test_what_no_server_decodes_is_sent_as_a_png(file_format, tmp_path):
 def test_an_image_that_is_not_decoded_is_refused_for_what_it_is(tmp_path):
     path = tmp_path / "scan.bmp"
     path.write_bytes(encode(random_image(), "BMP")[:-9])
-    with pytest.raises(ValueError, match=r"scan.bmp', which is not \(image file is truncated"):
+    with pytest.raises(ValueError, match=r"scan.bmp' \(image file is truncated"):
         read_image(path)
 
 
@@ -262,7 +248,7 @@ def test_the_command_names_bad_images(server, tmp_path, capsys):
 def test_the_command_names_what_the_server_cannot_decode(
     name, server, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("keras_vit.serving.predict.read_image", lambda path: BROKEN)
+    monkeypatch.setattr("keras_vit.serving.encoded.read_image", lambda path: BROKEN)
     with pytest.raises(SystemExit) as exit_info:
         ClientCommand((tmp_path / "a.png",), server.url("grpc", name)).run()
     assert exit_info.value.code == 1
@@ -271,28 +257,9 @@ def test_the_command_names_what_the_server_cannot_decode(
     )
 
 
-def test_the_command_names_as_many_classes_as_there_are():
-    outputs = {
-        "top_k_labels": [["eel", "cat"]],
-        "top_k_probabilities": [[0.7, 0.2]],
-        "probabilities": [[0.2, 0.1, 0.7]],
-    }
-    assert most_likely(outputs, 2, "here") == [("eel", 0.7), ("cat", 0.2)]
-    with pytest.raises(ValueError, match="`--top` must be at most 2, .*Received: top=3"):
-        most_likely(outputs, 3, "here")
-    # All that there are.
-    assert len(most_likely({**outputs, "probabilities": [[0.2, 0.7]]}, 3, "here")) == 2
-
-
 @BOTH
 def test_the_command_and_a_model_that_names_no_classes(api, server, tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(files(1)[0])
     with pytest.raises(ValueError, match="`--url` must be of a model .*answers features"):
         ClientCommand((path,), server.url(api, "features")).run()
-
-
-@pytest.mark.parametrize("images, top", [((), 3), (("a.png",), 0)])
-def test_the_command_without_work(images, top):
-    with pytest.raises(ValueError, match="`(images|--top)` must"):
-        ClientCommand(images, "http://localhost:1/v1/models/pets", top).run()

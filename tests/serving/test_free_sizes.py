@@ -9,13 +9,13 @@ import tensorflow as tf
 from keras_vit.models import resize, vision_transformer
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS
-from keras_vit.serving.loaded import load_export
-from keras_vit.serving.runners import load_runner
+from keras_vit.serving.runner import load_runner
 from keras_vit.serving.verify import verify
 from tests.fixtures.commands import run
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.models import files
 from tests.fixtures.predicted.predictors import keras_predictor
+from tests.fixtures.serving.asking import answer
 from tests.fixtures.tiny import TINY, images
 
 # That of the stored positions, and others.
@@ -51,7 +51,7 @@ def test_saved_model(batch_size, model, tmp_path):
     assert facts["image_size"] == [16, 16] and "image_size" not in facts["options"]
     encoded = files(2)
     logits = served["serving_default"](image_bytes=tf.constant(encoded))["logits"]
-    np.testing.assert_allclose(load_export(path)(encoded), logits, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(answer(path, encoded), logits, rtol=0, atol=1e-6)
     expected = [dict(keras_predictor(model)(each)) for each in encoded]
     for row, logit in zip(expected, tf.nn.softmax(logits).numpy(), strict=True):
         np.testing.assert_allclose([row[str(i)] for i in range(3)], logit, rtol=0, atol=1e-5)
@@ -60,7 +60,7 @@ def test_saved_model(batch_size, model, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["onnx", "openvino", "litert"])
 def test_files(format, model, tmp_path):
-    pytest.importorskip(FORMATS[format].runtime)
+    pytest.importorskip({"onnx": "onnxruntime", "litert": "ai_edge_litert"}.get(format, format))
     path = export(model, tmp_path / "pets", format=format)
     (tmp_path / "image.jpg").write_bytes(files(1)[0])
     assert verify(model, path, [tmp_path / "image.jpg"]).largest_difference < 1e-5

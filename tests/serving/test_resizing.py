@@ -13,13 +13,14 @@ from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.transforms import read_evaluation_image
 from keras_vit.experiments.trained_model import open_trained
+from keras_vit.serving.encoded import preprocess_files
 from keras_vit.serving.export import export
-from keras_vit.serving.loaded import load_export, preprocess_files
-from keras_vit.serving.prediction.models import of_export
+from keras_vit.serving.runner import load_runner
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import files, small_classifier
 from tests.fixtures.predicted.predictors import keras_predictor
+from tests.fixtures.serving.asking import answer
 
 RESIZING = ImageSpec("bicubic", True, 0.8, True, cut_off=(2, 1))
 
@@ -57,7 +58,7 @@ def test_exports(format, model, tmp_path):
     encoded = files(5)
     expected = logits_of(model, encoded, RESIZING)
     assert np.abs(expected - logits_of(model, encoded, WHOLE_IMAGE)).max() > 1e-2
-    np.testing.assert_allclose(load_export(version)(encoded), expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(answer(version, encoded), expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -69,15 +70,15 @@ def test_each_signature(model, tmp_path):
     served = tf.saved_model.load(str(version)).signatures["serving_default"]
     np.testing.assert_allclose(served(images=pixels)["logits"], expected, rtol=0, atol=1e-5)
     # Without the signature for files, images are prepared as `model.json` says.
-    np.testing.assert_allclose(load_export(version)([encoded]), expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(answer(version, [encoded]), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
 def test_a_record_that_is_damaged(tmp_path):
     version = export(small_classifier("token"), tmp_path / "pets", format="onnx")
     (version / "model.json").write_text(json.dumps({"image_spec": {"interpolation": "nearest"}}))
-    with pytest.raises(ValueError, match=r"model.json' must say how images are resized"):
-        load_export(version)(files(2))
+    with pytest.raises(ValueError, match="must be a complete export of images"):
+        answer(version, files(2))
 
 
 @pytest.mark.slow
@@ -86,9 +87,9 @@ def test_evaluation(model, tmp_path):
     model.save(tmp_path / "model.keras")
     trained = open_trained(tmp_path / "model.keras")
     data = trained.load(f"folder:{photos}", "test", batch_size=8)
-    assert data.info.preprocessing.image_spec == RESIZING
+    assert data.info.dataset.maker.preprocessing.image_spec == RESIZING
     cropped = trained.load(f"folder:{photos}", "test", batch_size=8, central_crop_from=20)
-    assert cropped.info.preprocessing.image_spec == WHOLE_IMAGE
+    assert cropped.info.dataset.maker.preprocessing.image_spec == WHOLE_IMAGE
 
 
 def test_a_model_of_another_size_keeps_it(model):
@@ -111,14 +112,14 @@ def test_an_export_of_any_size_sees_what_the_own_size_sees(model, tmp_path):
     version = export(keras_vit.resize(model, None), tmp_path / "pets")
     encoded = files(2)
     expected = logits_of(model, encoded, model.image_spec)
-    np.testing.assert_allclose(load_export(version)(encoded), expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(answer(version, encoded), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
 def test_an_export_of_any_size_cuts_nothing_off_another_size(model, tmp_path):
     version = export(keras_vit.resize(model, None), tmp_path / "pets", format="onnx")
     encoded = files(2)
-    images = [of_export(version, (32, 32)).prepare(file) for file in encoded]
+    images = [load_runner(version, image_size=32).prepare(file) for file in encoded]
     uncut = dataclasses.replace(RESIZING, cut_off=(0, 0))
     np.testing.assert_array_equal(images, preprocess_files(encoded, (32, 32), uncut))
 
@@ -126,13 +127,9 @@ def test_an_export_of_any_size_cuts_nothing_off_another_size(model, tmp_path):
 @pytest.mark.parametrize(
     ("paths", "size", "message"),
     [
-        (["here/plain.png", "here/words.png"], 8, "decoded. Received: here/words.png .Unknown"),
-        ([b"no image"], 8, "that can be decoded. Received: image 0 .Unknown image file format"),
-        (["here/none.png"], 8, "that can be read. Received: here/none.png .*No such file"),
-        ([None], 8, "that can be read. Received: None"),
-        (["a\0b"], 8, "that can be read. Received: a"),
-        ("here/plain.png", 8, "`encoded` must be a list of paths.*Received: encoded='here/plain"),
-        ([], 8, "`encoded` must have at least one image"),
+        (["here/plain.png", "here/words.png"], 8, "must be complete .*: 'here/words.png' .Unknown"),
+        ([b"no image"], 8, "must be complete .*: bytes .Unknown image file format"),
+        (["here/none.png"], 8, "must be complete .*: 'here/none.png' .No such file"),
         (["here/plain.png"], (None, 8, 8, 3), "`image_size` must be a positive integer or a pair"),
     ],
 )

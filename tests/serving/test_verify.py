@@ -1,6 +1,5 @@
 """Comparisons of exports with their models."""
 
-import contextlib
 import re
 
 import numpy as np
@@ -8,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.cli import main
-from keras_vit.cli.export import _compare
+from keras_vit.serving.encoded import find_images, without_broken
 from keras_vit.serving.export import export
-from keras_vit.serving.loaded import load_export
-from keras_vit.serving.verify import find_images, verify, without_broken
+from keras_vit.serving.runner import load_runner
+from keras_vit.serving.verify import compare, verify
 from tests.fixtures.models import NAMES, classifier, files
 from tests.fixtures.tiny import images
 
@@ -58,13 +57,10 @@ def test_broken_images_of_a_folder_are_left_out(photographs, caplog):
     broken.write_bytes(broken.read_bytes()[:40])
     files = find_images([photographs])
     with caplog.at_level("WARNING", "keras_vit"):
-        assert without_broken(files, [photographs]) == [file for file in files if file != broken]
+        assert without_broken(files) == [file for file in files if file != broken]
     assert re.search(r"cannot be decoded are left out: 1; the first: .*3\.JPG", caplog.text)
-    for paths in ([broken], [photographs, broken]):
-        with pytest.raises(ValueError, match=r"`images` must be .*3\.JPG"):
-            without_broken(find_images(paths), paths)
     with pytest.raises(ValueError, match=r"`images` must be .*3\.JPG"):
-        without_broken([broken], [photographs])
+        without_broken([broken])
 
 
 @pytest.mark.slow
@@ -87,49 +83,32 @@ def with_head(kernel, bias):
     return model
 
 
-def compare_with(logits, monkeypatch, photographs, model):
-    """Compare a model with an export that gives the same logits for each image."""
-
-    def answer(encoded):
-        return np.tile(np.float32(logits), (len(encoded), 1))
-
-    monkeypatch.setattr("keras_vit.serving.verify.load_export", lambda version: answer)
-    _compare(model, "pets", find_images([photographs]))
-
-
 @pytest.mark.parametrize(
     ("logits", "is_verified"),
     [([1.0, 0.0, 0.0], True), ([1.45, 0.0, 0.0], True), ([0, 1, 0], False), ([1.6, 0, 0], False)],
 )
-def test_other_answers_are_not_verified(logits, is_verified, monkeypatch, photographs, capsys):
+def test_other_answers_are_not_verified(logits, is_verified):
     # The logits depend on the images, but hardly.
-    model = with_head(1e-4 * images(8, 3), [1, 0, 0])
-    with contextlib.nullcontext() if is_verified else pytest.raises(SystemExit, match="1"):
-        compare_with(logits, monkeypatch, photographs, model)
-    assert capsys.readouterr().out.startswith(f"{'V' if is_verified else 'Not v'}erified on 9 im")
+    expected = np.float32([1, 0, 0]) + 1e-4 * images(9, 3)
+    assert compare("logits", expected, np.tile(np.float32(logits), (9, 1))).is_verified == (
+        is_verified
+    )
 
 
 @pytest.mark.parametrize("bias", [0, 1], ids=["of classes", "of images"])
-def test_equal_logits_verify_nothing(bias, monkeypatch, photographs, capsys):
+def test_equal_logits_verify_nothing(bias, photographs, tmp_path, capsys):
+    with_head(np.zeros((8, 3)), [bias, 0, 0]).save(tmp_path / "model.keras")
+    arguments = [str(tmp_path / "model.keras"), str(tmp_path / "pets"), "--format", "litert"]
     with pytest.raises(SystemExit, match="1"):
-        model = with_head(np.zeros((8, 3)), [bias, 0, 0])
-        compare_with([bias, 0, 0], monkeypatch, photographs, model)
-    assert "Not verified: the logits of the model are equal" in capsys.readouterr().out
-
-
-def test_logits_of_the_model_that_are_not_finite(monkeypatch, photographs):
-    model = with_head(images(8, 3), [np.nan, 0, 0])
-    with pytest.raises(ValueError, match="model must have finite logits.* for 9 of 9 images"):
-        compare_with([0, 0, 0], monkeypatch, photographs, model)
+        main(["export", *arguments, "--verify", str(photographs)])
+    assert "Not verified: the logits are equal for all images" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_directories_without_an_export(photographs, tmp_path):
-    with pytest.raises(ValueError, match="`version` must be the directory of an export's version"):
-        load_export(tmp_path)
+def test_directories_without_an_export(tmp_path):
     path = export(classifier(), tmp_path / "pets", signatures=["features"], warmup_batch_sizes=())
-    with pytest.raises(ValueError, match="with a signature that returns `logits`"):
-        load_export(path)
+    with pytest.raises(ValueError, match="`outputs` must be those .*it has features"):
+        verify(classifier(), path, [])
 
 
 @pytest.mark.slow
@@ -139,8 +118,8 @@ def test_a_saved_model_of_transformers_is_refused(tmp_path):
         return {"logits": tf.reduce_mean(pixel_values, (2, 3))}
 
     tf.saved_model.save(tf.Module(), tmp_path / "1", signatures={"serving_default": serve})
-    with pytest.raises(ValueError, match="must say how images are resized, as `export` writes it"):
-        load_export(tmp_path / "1")
+    with pytest.raises(ValueError, match="must be a complete export of images"):
+        load_runner(tmp_path / "1")
 
 
 @pytest.mark.slow
@@ -148,28 +127,28 @@ def test_images_that_an_export_flags_are_refused(tmp_path):
     path = export(
         classifier(), tmp_path, signatures=["bytes"], on_bad_image="flag", warmup_batch_sizes=()
     )
-    answer, good = load_export(path), files(2)
-    assert answer(good).shape == (2, len(NAMES))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Unknown image file format"):
-        answer([*good, b"no image"])
+    runner, good = load_runner(path), files(2)
+    assert runner(good).shape == (2, len(NAMES))
+    with pytest.raises(ValueError, match="cannot decode"):
+        runner([*good, b"no image"])
 
 
 @pytest.mark.slow
-def test_logits_that_are_not_finite_are_refused(tmp_path):
+def test_logits_that_are_not_finite_are_refused(photographs, tmp_path):
     model = with_head(np.full((8, 3), 3e38), [0, 0, 0])
-    path = export(model, tmp_path, signatures=["bytes"], warmup_batch_sizes=())
-    with pytest.raises(ValueError, match=r"finite logits for each image. Received: .*3 for 3 im"):
-        load_export(path)(files(3))
+    path = export(model, tmp_path / "pets", signatures=["bytes"], warmup_batch_sizes=())
+    with pytest.raises(ValueError, match="finite logits. Received: NaN"):
+        verify(classifier(), path, find_images([photographs]))
 
 
 @pytest.mark.slow
 def test_images_that_are_not_there(tmp_path):
-    with pytest.raises(ValueError, match="A folder must have images"):
+    with pytest.raises(ValueError, match="There must be an image. Received"):
         find_images([tmp_path])
     (tmp_path / "bad.png").write_text("no image")
     path = export(classifier(), tmp_path / "pets", signatures=["bytes"], warmup_batch_sizes=())
     for file in ("bad.png", "missing.png"):
-        with pytest.raises(ValueError, match=rf"`images` must be .*{file}"):
+        with pytest.raises(ValueError, match="`files` must be images that can be decoded"):
             verify(classifier(), path, [tmp_path / file])
 
 

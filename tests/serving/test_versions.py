@@ -8,10 +8,13 @@ import time
 import pytest
 
 from keras_vit.serving.export import export
-from keras_vit.serving.loaded import load_export
-from keras_vit.serving.predict import find_export
-from keras_vit.serving.versions import taken_versions
+from keras_vit.serving.formats import find_export, version_folders
+from keras_vit.serving.runner import load_runner
 from tests.fixtures.models import NAMES, classifier, files
+
+
+def taken_versions(directory):
+    return [number for number, _ in version_folders(directory)]
 
 
 @pytest.mark.slow
@@ -57,7 +60,7 @@ def test_wrong_version(version, tmp_path):
 
 COUNTING = """
 import sys
-from keras_vit.serving.versions import new_version
+from keras_vit.serving.export import new_version
 for attempt in range(20):
     with new_version(sys.argv[1]) as (folder, publish):
         written = folder / "written"
@@ -110,7 +113,7 @@ def test_killed_exports_leave_whole_versions_or_none(tmp_path):
     versions = taken_versions(tmp_path)
     for version in versions:
         assert (tmp_path / str(version) / "model.json").is_file()
-        assert load_export(tmp_path / str(version))([files(1)[0]]).shape == (1, 2)
+        assert load_runner(tmp_path / str(version))([files(1)[0]]).shape == (1, 2)
     export(classifier(), tmp_path, warmup_batch_sizes=())
     assert taken_versions(tmp_path) == [*versions, versions[-1] + 1]
     assert not list(tmp_path.glob(".*"))

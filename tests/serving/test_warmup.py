@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_vit.data.images.decoding import decode
 from keras_vit.models import vision_transformer
 from keras_vit.serving.export import export
-from keras_vit.serving.formats.saved_model import SIGNATURES
+from keras_vit.serving.formats import SIGNATURES
 from keras_vit.serving.warmup import MAX_REQUESTS, photograph, write_warmup
 from tests.fixtures.serving.asking import ARGUMENTS
 from tests.fixtures.tiny import TINY
@@ -96,18 +96,13 @@ def test_too_many_requests(version):
     before = write_warmup(version, [1]).read_bytes()
     # Two kinds of files for two signatures, and the two others.
     sizes = [1] * (MAX_REQUESTS // 6 + 1)
-    with pytest.raises(ValueError, match="at most 1000 requests. Received: 167 .* make 1002"):
+    with pytest.raises(ValueError, match="at most 1000 requests. Received: 167 sizes"):
         write_warmup(version, sizes)
     assert write_warmup(version, [1]).read_bytes() == before
     assert len(list((version / "assets.extra").iterdir())) == 1
 
 
-@pytest.mark.parametrize("sizes", [[], [0], [1.5], ["1"]])
+@pytest.mark.parametrize("sizes", [[0], [1.5], ["1"]])
 def test_wrong_batch_sizes(sizes, version):
-    with pytest.raises(ValueError, match="`batch_sizes` must be a list of positive integers"):
+    with pytest.raises(ValueError, match="`warmup_batch_sizes` must be an integer of at least 1"):
         write_warmup(version, sizes)
-
-
-def test_no_export(tmp_path):
-    with pytest.raises(ValueError, match="`saved_model_dir` must be the directory of an export"):
-        write_warmup(tmp_path, [1])

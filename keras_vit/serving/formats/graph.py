@@ -10,9 +10,7 @@ import tempfile
 import keras
 from keras import ops
 
-from keras_vit.layers.base import set_trainable
-from keras_vit.models.model import carry
-from keras_vit.models.parts import group_norms
+from keras_vit.models.parts import group_norms, output_name
 from keras_vit.models.surgery import copy_model, plain
 
 SIGNATURE = "serving_default"
@@ -47,25 +45,29 @@ def portable(model):
     All weights of the copy are trainable, except the states of random generators.
     """
     copy = copy_model(plain(model), _portable_layer, keeps_frozen=False)
-    carry(model, copy)
-    set_trainable(copy, True)
+    copy.trainable = True
     return copy
 
 
 def _portable_layer(layer):
-    config = {**layer.get_config(), "dtype": "float32"}
+    config = {**layer.get_config(), "dtype": "float32", "trainable": True}
     if config.get("activation") == "gelu":
         config["activation"] = gelu_erf
     is_padding = type(layer) is keras.layers.ZeroPadding2D
     return (UnfusedZeroPadding2D if is_padding else type(layer)).from_config(config)
 
 
+def float32_bytes(model):
+    """Return the size of the model's weights in float32, in bytes."""
+    return 4 * model.count_params()
+
+
 def write_graph(model, path, with_weights=True, sums_by_matmul=False):
     """Write a model as a SavedModel that a converter can read.
 
-    Its one signature maps `images`, float32 `(batch, height, width, 3)`, to `logits`, float32
-    `(batch, num_classes)`. Converters know the operations of TensorFlow, but not the XLA call that
-    JAX exports: on the other backends a subprocess writes the graph with TensorFlow.
+    Its one signature maps `images`, float32 `(batch, height, width, 3)`, to what `output_name`
+    says, float32 `(batch, ...)`. Converters know the operations of TensorFlow, but not the XLA
+    call that JAX exports: on the other backends a subprocess writes the graph with TensorFlow.
 
     Args:
         model: result of `portable`.
@@ -103,15 +105,15 @@ def _write_saved_model(model, path, with_weights, sums_by_matmul):
     images = tf.TensorSpec((None, *model.input_shape[1:]), "float32", name="images")
     if with_weights:
         archive = keras.export.ExportArchive()
-        named = keras.Model(model.input, {"logits": model.output})
+        named = keras.Model(model.input, {output_name(model): model.output})
         archive.track_and_add_endpoint(SIGNATURE, named, [images])
         archive.write_out(str(path), verbose=False)
         return
     states = [ops.convert_to_numpy(state) for state in model.non_trainable_variables]
 
     def answer(images, *weights):
-        logits, _ = model.stateless_call(weights, states, images, training=False)
-        return {"logits": logits}
+        output, _ = model.stateless_call(weights, states, images, training=False)
+        return {output_name(model): output}
 
     weights = [
         tf.TensorSpec(weight.shape, "float32", name=f"weight_{index}")

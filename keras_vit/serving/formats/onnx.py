@@ -1,6 +1,11 @@
 """ONNX: the file `model.onnx`, for ONNX Runtime and others."""
 
-from keras_vit.serving.formats.base import MAX_BYTES, ExportFormat, Precision, float32_bytes
+import onnx
+import tensorflow as tf
+from keras import ops
+
+from keras_vit.serving.formats import MAX_BYTES
+from keras_vit.serving.formats.graph import SIGNATURE, float32_bytes, portable, write_graph
 
 # The newest whose operations tf2onnx knows.
 OPSET = 18
@@ -9,13 +14,10 @@ SMALL_BYTES = 1024
 
 
 def write(model, path, scratch, quantize, images):
-    """Write a model as an ONNX file; the arguments are those of `ExportFormat.write`.
+    """Write a model as an ONNX file; the arguments are those of `ExportFormat`.
 
     If the weights take more than `MAX_BYTES`, they are in `model.onnx.data`.
     """
-    from keras_vit.serving.formats.graph import portable
-    from keras_vit.serving.formats.onnx_precision import in_float16, in_int8
-
     # For one image, BiT in int8 takes ONNX Runtime 27 ms with products and 40 without. In float32
     # it is faster without.
     converted = convert(portable(model), scratch, sums_by_matmul=quantize == "int8")
@@ -29,19 +31,14 @@ def write(model, path, scratch, quantize, images):
 
 
 def convert(model, scratch, sums_by_matmul=False):
-    """Convert a result of `portable` to an `onnx.ModelProto` from `images` to `logits`.
+    """Convert a result of `portable` to an `onnx.ModelProto` with the input `images`.
 
     `sums_by_matmul` is that of `write_graph`.
 
     The weights join the graph after the conversion: tf2onnx would copy them in each of its passes,
     and take forty times the memory of the model.
     """
-    import onnx
-    import tensorflow as tf
     import tf2onnx
-    from keras import ops
-
-    from keras_vit.serving.formats.graph import SIGNATURE, write_graph
 
     graph = scratch / "graph_without_weights"
     write_graph(model, graph, with_weights=False, sums_by_matmul=sums_by_matmul)
@@ -68,7 +65,6 @@ def convert(model, scratch, sums_by_matmul=False):
 
 def save(model, path):
     """Write an `onnx.ModelProto`; weights beyond `MAX_BYTES` move from it to `<path>.data`."""
-    import onnx
     from onnx.external_data_helper import set_external_data
 
     sizes = [len(tensor.raw_data) for tensor in model.graph.initializer]
@@ -83,26 +79,101 @@ def save(model, path):
     onnx.save(model, path)
 
 
-def load(path):
-    """Load an ONNX file in ONNX Runtime; see `ExportFormat.load`."""
+def in_int8(path, images, is_large):
+    """Return a model with the products of activations and weights in int8.
+
+    Products of activations with each other, as in attention, stay float32: they take little of
+    the time, and would cause most of the error.
+    """
+    from onnxruntime.quantization import QuantType, quantize_static
+
+    prepared, quantized = _prepare(path, is_large), path.with_name("int8.onnx")
+    graph = onnx.load(prepared, load_external_data=False).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    nodes = [
+        node.name
+        for node in graph.node
+        if node.op_type in ("MatMul", "Gemm", "Conv") and node.input[1] in weights
+    ]
+    quantize_static(
+        prepared,
+        quantized,
+        ImageReader(images),
+        nodes_to_quantize=nodes,
+        per_channel=True,
+        # CPUs of x86 multiply unsigned activations faster.
+        activation_type=QuantType.QUInt8,
+        use_external_data_format=is_large,
+    )
+    return onnx.load(quantized)
+
+
+def in_float16(path, is_large):
+    """Return a model in float16, except its input, its output and what would overflow.
+
+    Normalizations compute squares of values that can exceed 255 in large models. They stay float32,
+    as does the softmax, like under Keras's mixed precision.
+    """
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+    from onnxruntime.transformers.onnx_model import OnnxModel
+
+    prepared = _prepare(path, is_large)
+    graph = onnx.load(prepared, load_external_data=False).graph
+    kept = [node.name for node in graph.node if "norm" in node.name or node.op_type == "Softmax"]
+    # Shapes of a large model can only be inferred from a path.
+    model = convert_float_to_float16(str(prepared), keep_io_types=True, node_block_list=kept)
+    # If two nodes that stay float32 share an input, it is converted twice under the same name.
+    nodes = {node.output[0]: node for node in model.graph.node}
+    del model.graph.node[:]
+    model.graph.node.extend(nodes.values())
+    # Values between two such nodes would pass through float16.
+    result = OnnxModel(model)
+    result.remove_cascaded_cast_nodes()
+    result.topological_sort()
+    return result.model
+
+
+class ImageReader:
+    """Hand images to ONNX Runtime's calibration, one at a time."""
+
+    def __init__(self, images):
+        self.batches = iter(images[:, None])
+
+    def get_next(self):
+        """Return the next input, `None` after the last."""
+        image = next(self.batches, None)
+        return None if image is None else {"images": image}
+
+
+def _prepare(path, is_large):
+    """Write a file next to an ONNX file in which what depends only on weights is precomputed.
+
+    This includes BiT's standardized kernels, whose variances float16 cannot represent.
+    """
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    prepared = path.with_name("prepared.onnx")
+    # Symbolic shapes are not needed, and inferring them takes a model of less than 2 GB.
+    quant_pre_process(
+        str(path),
+        str(prepared),
+        skip_symbolic_shape=True,
+        save_as_external_data=is_large,
+        all_tensors_to_one_file=True,
+    )
+    return prepared
+
+
+def load(path, output):
+    """Load an ONNX file in ONNX Runtime; see `ExportFormat`."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    (images,), (logits,) = session.get_inputs(), session.get_outputs()
+    (images,) = session.get_inputs()
+    names = [found.name for found in session.get_outputs()]
     image_shape = tuple(n if isinstance(n, int) else None for n in images.shape[1:])
 
     def run(batch):
-        return session.run(None, {images.name: batch})[0]
+        return dict(zip(names, session.run(None, {images.name: batch}), strict=True))
 
-    return run, image_shape, logits.shape[1]
-
-
-ONNX = ExportFormat(
-    name="onnx",
-    file_name="model.onnx",
-    write=write,
-    load=load,
-    packages=("onnx", "onnxruntime", "tf2onnx"),
-    runtime="onnxruntime",
-    precisions={"int8": Precision(needs_images=True), "float16": Precision(dtype="float16")},
-)
+    return run, image_shape, None

@@ -2,19 +2,18 @@
 
 import functools
 
-from keras_vit.serving.formats.base import ExportFormat, Precision
+import openvino as ov
+from openvino import opset13
+
+from keras_vit.models.parts import has_blocks
+from keras_vit.serving.formats.graph import portable, write_graph
 
 # Where an OpenVINO file records in which precision it is to be computed.
 PRECISION_KEY = ["runtime_options", "INFERENCE_PRECISION_HINT"]
 
 
 def write(model, path, scratch, quantize, images):
-    """Write a model as OpenVINO files; the arguments are those of `ExportFormat.write`."""
-    import openvino as ov
-
-    from keras_vit.models.parts import has_blocks
-    from keras_vit.serving.formats.graph import portable, write_graph
-
+    """Write a model as OpenVINO files; the arguments are those of `ExportFormat`."""
     write_graph(portable(model), scratch / "graph")
     converted = ov.convert_model(str(scratch / "graph"))
     if quantize == "int8":
@@ -37,9 +36,6 @@ def write(model, path, scratch, quantize, images):
 
 def _keep_weights_in_bfloat16(model):
     """Round the kernels, and record that the model is to be computed in bfloat16."""
-    import openvino as ov
-    from openvino import opset13
-
     for node in model.get_ordered_ops():
         is_constant = node.get_type_name() == "Constant"
         if is_constant and node.get_element_type() == ov.Type.f32 and node.data.ndim > 1:
@@ -51,21 +47,22 @@ def _keep_weights_in_bfloat16(model):
     model.set_rt_info("bf16", PRECISION_KEY)
 
 
-def load(path):
-    """Load OpenVINO files; see `ExportFormat.load`."""
+def load(path, output):
+    """Load OpenVINO files; see `ExportFormat`."""
     model = _core().read_model(path)
     # On CPUs with bfloat16 instructions, OpenVINO would use them for a float32 model too.
     has_precision = model.has_rt_info(PRECISION_KEY)
     precision = model.get_rt_info(PRECISION_KEY).value if has_precision else "f32"
     compiled = _core().compile_model(model, "CPU", {PRECISION_KEY[-1]: precision})
-    (images,), (logits,) = compiled.inputs, compiled.outputs
+    (images,) = compiled.inputs
+    names = [output.any_name for output in compiled.outputs]
     axes = images.partial_shape[1:]
     image_shape = tuple(None if axis.is_dynamic else axis.get_length() for axis in axes)
 
     def run(batch):
-        return compiled(batch)[0]
+        return dict(zip(names, compiled(batch).values(), strict=True))
 
-    return run, image_shape, logits.partial_shape[1].get_length()
+    return run, image_shape, None
 
 
 @functools.cache
@@ -75,21 +72,4 @@ def _core():
     When OpenVINO 2026.4 unloads its CPU plugin, it leaves the thread a freed stack for signals: a
     later Ctrl-C would crash the process.
     """
-    import openvino as ov
-
     return ov.Core()
-
-
-OPENVINO = ExportFormat(
-    name="openvino",
-    file_name="model.xml",
-    write=write,
-    load=load,
-    packages=("openvino",),
-    runtime="openvino",
-    precisions={
-        "int8": Precision(needs_images=True, packages=("nncf",)),
-        "float16": Precision(dtype="float16"),
-        "bfloat16": Precision(dtype="bfloat16"),
-    },
-)

@@ -1,32 +1,37 @@
 """SavedModels, for TF Serving: they decode and preprocess images themselves."""
 
-from keras_vit.serving.formats.base import ExportFormat
-from keras_vit.serving.labels import labels_of
+import dataclasses
+import pathlib
 
-SIGNATURES = ("bytes", "uint8", "float", "features")
-USUAL_SIGNATURES = ("bytes", "uint8", "float")
-# Names of the inputs of the signatures; those of other projects have other names.
-_INPUTS = ("image_bytes", "images")
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.core.images import ImageSpec
+from keras_vit.core.pixels import MAX_NORMALIZED
+from keras_vit.data.images.decoding import decode, decode_in_graph
+from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.models.inference import for_inference
+from keras_vit.models.parts import output_name, representation, stored_size, token_stride
+from keras_vit.serving.formats import write_labels
+
+# Number of images that are decoded in parallel, if there are enough threads.
+_IN_PARALLEL = 16
 
 
-def write(model, path, scratch, *, signatures, class_names, top_k, **settings):
-    """Write a SavedModel; the arguments are those of `ExportFormat.write` and `keras_vit.export`.
+def write(model, path, scratch, *, signatures, **settings):
+    """Write a SavedModel; the arguments are those of `ExportFormat` and `keras_vit.export`.
 
-    Other settings are those of `ServedModel`.
+    Other settings are those of `_Served`.
     """
-    import tensorflow as tf
-
-    from keras_vit.models.parts import stored_size
-    from keras_vit.serving.formats.served_model import ServedModel, in_tensorflow
-
-    served = ServedModel(
-        in_tensorflow(model, scratch / "model", settings["batch_size"]),
-        stored_size(model),
-        class_names=class_names,
-        top_k=min(top_k, len(class_names)),
-        folder=scratch,
-        **settings,
-    )
+    if keras.backend.backend() == "torch":
+        raise ValueError(
+            "A SavedModel needs the backend tensorflow or jax: save the model as a .keras file and "
+            "export it there. Received: the backend torch"
+        )
+    model = for_inference(model)
+    answering = in_tensorflow(model, scratch / "model", settings["batch_size"])
+    served = _Served(answering, stored_size(model), scratch, **settings)
     names = ("serving_default", *signatures[1:])
     functions = [served.signature(name) for name in signatures]
     tf.saved_model.save(
@@ -38,108 +43,221 @@ def write(model, path, scratch, *, signatures, class_names, top_k, **settings):
     )
 
 
-def load(path, image_spec):
-    """Load a SavedModel; see `ExportFormat.load_encoded`."""
-    import tensorflow as tf
+@dataclasses.dataclass(eq=False)
+class _Served(tf.Module):
+    """A result of `in_tensorflow` that answers requests.
 
-    try:
-        loaded = tf.saved_model.load(path.parent)
-    # Errors of damaged files have many types.
-    except Exception as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ValueError(
-            f"`path` must be a complete SavedModel. Received: {str(path.parent)!r} ({reason:.200})"
-        ) from error
-    # Prefer encoded images, then preprocessed images, then pixels.
-    dtypes, served = (tf.string, tf.float32, tf.uint8), {}
-    for name, function in loaded.signatures.items():
-        inputs = function.structured_input_signature[1].items()
-        if "logits" in function.structured_outputs:
-            known = ((key, spec.dtype) for key, spec in inputs if key in _INPUTS)
-            served |= {(key, dtype): name for key, dtype in known if dtype in dtypes}
-    if not served:
-        raise ValueError(
-            "The SavedModel must be one that `keras-vit export` wrote, with a signature that "
-            "returns `logits` of images. "
-            f"Received: {str(path.parent)!r} with {', '.join(loaded.signatures) or 'none'}"
-        )
-    argument = min(served, key=lambda argument: dtypes.index(argument[1]))
-    # A function is usable as long as the object that it was loaded with exists.
-    facts = image_spec, path.parent, labels_of(path.parent)
-    return lambda encoded: _answer(loaded.signatures[served[argument]], argument, encoded, *facts)
-
-
-def _answer(function, argument, encoded, image_spec, version, names):
-    """Return the logits of a signature; a fixed batch is filled up with the last image."""
-    import numpy as np
-    import tensorflow as tf
-
-    from keras_vit.data.images.decoding import decode
-    from keras_vit.serving.loaded import input_size, preprocess_encoded
-
-    name, dtype = argument
-    fixed = function.structured_outputs["logits"].shape[0]
-    # Pixels of different sizes cannot be in one request.
-    step = 1 if dtype == tf.uint8 else fixed or len(encoded)
-    found = []
-    for start in range(0, len(encoded), step):
-        part = encoded[start : start + step]
-        inputs = part + part[-1:] * ((fixed or 0) - len(part))
-        if dtype == tf.float32:
-            size = input_size(version, function.structured_input_signature[1][name].shape[1:3])
-            inputs = preprocess_encoded(inputs, size, image_spec)
-        elif dtype == tf.uint8:
-            inputs = tf.stack([decode(file, image_spec.antialias) for file in inputs])
-        outputs = function(**{name: tf.constant(inputs)})
-        _refuse_bad_images(outputs, part, start)
-        _check_labels(outputs, version, names)
-        found.append(outputs["logits"].numpy()[: len(part)])
-    return np.concatenate(found)
-
-
-def _check_labels(outputs, version, names):
-    """Raise an error if `labels.txt`, from which commands read `names`, has not those of the graph.
-
-    `names` is `None` without the file.
+    Args:
+        model: the result.
+        image_size: `(height, width)` to which images are resized.
+        scratch: directory for the file of the class names, which must exist until this is saved.
+        image_spec: the `ImageSpec`.
+        class_names: list of the names; `None` for a model without a head.
+        thresholds: as in `ImageModel`.
+        top_k: as in `keras_vit.export`.
+        batch_size: as in `keras_vit.export`.
+        flags_bad_images: whether bad images are flagged.
     """
-    # Another number of names is an error of `Predictor`.
-    is_fitting = names is None or len(names) == outputs["logits"].shape[-1]
-    if "top_k_labels" not in outputs or not is_fitting:
-        return
-    numbers, labels = (outputs[f"top_k_{kind}"].numpy() for kind in ("classes", "labels"))
-    pairs = zip(numbers.ravel().tolist(), labels.ravel().tolist(), strict=True)
-    for number, label in sorted(set(pairs)):
-        found = str(number) if names is None else names[number]
-        if found != label.decode():
-            raise ValueError(
-                "`assets/labels.txt` of an export must have the names that the export answers. "
-                f"Received: {str(version)!r} with {found!r} for class {number}, which is "
-                f"{label.decode()!r}"
-            )
 
+    # An attribute, so that its variables are saved.
+    model: tf.Module
+    image_size: tuple[int, int]
+    scratch: dataclasses.InitVar[pathlib.Path]
+    image_spec: ImageSpec
+    class_names: dataclasses.InitVar[list | None]
+    thresholds: list | None
+    top_k: int
+    batch_size: int | None
+    flags_bad_images: bool
 
-def _refuse_bad_images(outputs, encoded, start):
-    """Raise an error for an image that an export flags: the logits of such an image are zeros."""
-    import numpy as np
-    import tensorflow as tf
+    def __post_init__(self, scratch, class_names):
+        super().__init__(name="served")
+        if class_names:
+            self.class_names = tf.constant(class_names)
+            self.top_k = min(self.top_k, len(class_names))
+            file = write_labels(scratch, class_names)
+            self.labels = tf.saved_model.Asset(str(file))
 
-    from keras_vit.data.images.decoding import decode_in_graph
+    def signature(self, name):
+        """Return the `tf.function` of one of `SIGNATURES`."""
+        count, preprocessed = self.batch_size, self.model.answer.input_signature[0].shape
+        # TensorFlow does not check a fixed number of strings; `_decode` does.
+        arguments = {
+            "bytes": (self.answer_bytes, (None,), "string", "image_bytes"),
+            "uint8": (self.answer_uint8, (count, None, None, 3), "uint8", "images"),
+            "float": (self.answer_float, preprocessed, "float32", "images"),
+            "features": (self.answer_features, (None,), "string", "image_bytes"),
+        }
+        function, shape, dtype, argument = arguments[name]
+        spec = tf.TensorSpec(shape, dtype, name=argument)
+        return tf.function(function, input_signature=[spec], autograph=False)
 
-    is_bad = outputs["is_bad"].numpy()[: len(encoded)] if "is_bad" in outputs else ()
-    for index in np.flatnonzero(is_bad):
-        # Raises an error with the reason.
-        decode_in_graph(encoded[index])
-        raise tf.errors.InvalidArgumentError(
-            None, None, f"The export cannot decode image {start + index}"
+    def answer_bytes(self, image_bytes):
+        """Classify encoded images."""
+        images, is_bad = self._decode(image_bytes)
+        return self._flagged(self._answer(images), is_bad)
+
+    def answer_uint8(self, images):
+        """Classify images of one size, with values from 0 to 255."""
+        images = tf.ensure_shape(images, images.shape)
+        return self._answer(evaluation_image(images, self.image_size, self.image_spec))
+
+    def answer_float(self, images):
+        """Classify preprocessed images; refuse values that cannot be preprocessed pixels."""
+        # TensorFlow does not compare what a loaded signature gets with its shape.
+        images = tf.ensure_shape(images, images.shape)
+        # `reduce_max` may ignore NaN.
+        sizes = tf.where(tf.math.is_nan(images), np.inf, tf.abs(images))
+        largest = tf.reduce_max(sizes)
+        refused = tf.debugging.Assert(
+            largest <= MAX_NORMALIZED,
+            ["`images` must be in [-1, 1]. Received: values up to (inf is NaN, too)", largest],
         )
+        with tf.control_dependencies([refused]):
+            return self._answer(tf.identity(images))
+
+    def answer_features(self, image_bytes):
+        """Return the features of encoded images."""
+        images, is_bad = self._decode(image_bytes)
+        return self._flagged({"features": self.model.answer(images)["features"]}, is_bad)
+
+    def _answer(self, images):
+        outputs = self.model.answer(images)
+        if "logits" not in outputs:
+            return {"features": outputs["features"]}
+        logits = outputs["logits"]
+        if logits.shape.rank == 4:
+            return {"logits": logits, "masks": tf.argmax(logits, -1, tf.int32)}
+        is_multilabel = self.thresholds is not None
+        probabilities = tf.sigmoid(logits) if is_multilabel else tf.nn.softmax(logits)
+        # Not of the probabilities: two of them can be 1 where the logits differ.
+        classes = tf.math.top_k(logits, self.top_k).indices
+        answer = {
+            "logits": logits,
+            "probabilities": probabilities,
+            "top_k_classes": classes,
+            "top_k_labels": tf.gather(self.class_names, classes),
+            "top_k_probabilities": tf.gather(probabilities, classes, batch_dims=1),
+        }
+        if is_multilabel:
+            answer["predicted"] = probabilities > self.thresholds
+            answer["predicted_labels"] = tf.where(answer["predicted"], self.class_names, "")
+        return answer
+
+    def _decode(self, image_bytes):
+        """Return preprocessed images, with zeros for bad ones, and which of them are bad."""
+        image_bytes = tf.ensure_shape(image_bytes, (self.batch_size,))
+        count = tf.shape(image_bytes, out_type=tf.int64)[0]
+        shape = (*self.image_size, 3)
+
+        def read(number, encoded):
+            image = decode_in_graph(encoded, self.image_spec.antialias)
+            return number, evaluation_image(image, self.image_size, self.image_spec)
+
+        found = (
+            tf.data.Dataset.from_tensor_slices(image_bytes)
+            .enumerate()
+            .map(read, num_parallel_calls=_IN_PARALLEL)
+            .ignore_errors()
+            # Without this, there would be no batch if all images are bad.
+            .concatenate(tf.data.Dataset.from_tensors((count, tf.zeros(shape))))
+        )
+        numbers, images = found.batch(count + 1).get_single_element()
+        places = numbers[:, None]
+        rows = tf.stack([count + 1, *shape])
+        images = tf.scatter_nd(places, images, rows)[:count]
+        is_good = tf.scatter_nd(places, tf.ones_like(numbers), [count + 1])[:count]
+        images = tf.ensure_shape(images, (self.batch_size, *shape))
+        return images, tf.ensure_shape(tf.equal(is_good, 0), (self.batch_size,))
+
+    def _flagged(self, outputs, is_bad):
+        """Return the outputs with zeros for bad images and `is_bad`, or raise an error."""
+        if not self.flags_bad_images:
+            message = "Images that cannot be decoded, by their index in the batch:"
+            refused = tf.debugging.Assert(
+                ~tf.reduce_any(is_bad), [message, tf.where(is_bad)[:, 0]], summarize=100
+            )
+            with tf.control_dependencies([refused]):
+                return {name: tf.identity(output) for name, output in outputs.items()}
+        kept = {
+            name: tf.where(_like(is_bad, output), tf.zeros_like(output), output)
+            for name, output in outputs.items()
+        }
+        return {**kept, "is_bad": is_bad}
 
 
-SAVED_MODEL = ExportFormat(
-    name="saved_model",
-    file_name="saved_model.pb",
-    write=write,
-    load_encoded=load,
-    # A softmax of one logit is always 1.
-    min_classes=2,
-    backends=("tensorflow", "jax"),
-)
+def _like(is_bad, output):
+    """Return a boolean of each image in the rank of an output."""
+    return tf.reshape(is_bad, (-1, *[1] * (output.shape.rank - 1)))
+
+
+def in_tensorflow(model, path, batch_size):
+    """Convert a model to a TensorFlow object that holds its weights.
+
+    Its `answer` is a function from preprocessed images to a dictionary of `features`, and `logits`
+    if the model has a head. `path` is a directory that does not exist, for temporary files.
+    """
+    outputs = {"features": representation(model, ("head",)), output_name(model): model.outputs[0]}
+    as_float32 = keras.layers.Activation("linear", dtype="float32")
+    answering = keras.Model(model.input, {name: as_float32(x) for name, x in outputs.items()})
+    images = tf.TensorSpec((batch_size, *model.input_shape[1:]), "float32", name="images")
+    if keras.backend.backend() == "jax":
+        return _from_jax(answering, images, path)
+    made = tf.Module()
+    made.weights = [weight.value for weight in model.weights]
+    made.answer = tf.function(
+        lambda images: answering(images, training=False), input_signature=[images], autograph=False
+    )
+    return made
+
+
+def _from_jax(model, images, path):
+    """Convert by Keras's archive, which can convert from JAX.
+
+    The archive adds signatures of its own, so it is written to a file and loaded again.
+    """
+    archive = keras.export.ExportArchive()
+    # By default JAX exports only for the platform that it runs on.
+    options = {"native_serialization_platforms": ("cpu", "cuda")}
+    if None in model.input_shape[1:3]:
+        height, width = token_stride(model)
+        count = images.shape[0] or "batch"
+        options["polymorphic_shapes"] = [f"({count}, {height}*height, {width}*width, 3)"]
+    archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=options)
+    archive.write_out(str(path), verbose=False)
+    return tf.saved_model.load(str(path))
+
+
+def load(path, output):
+    """Load the signature that returns an output, by default `logits` or else `features`.
+
+    One of encoded images is preferred to preprocessed ones, and these to pixels. See
+    `ExportFormat`.
+    """
+    loaded = tf.saved_model.load(str(path.parent))
+    served = {}
+    for name in ("logits", "features") if output is None else (output,):
+        for key, function in loaded.signatures.items():
+            ((argument, spec),) = function.structured_input_signature[1].items()
+            if name in function.structured_outputs and argument in ("image_bytes", "images"):
+                served.setdefault(spec.dtype, (key, argument, spec.shape, name))
+        if served:
+            break
+    else:
+        raise ValueError(f"it has no signature of images that returns {output or 'logits'}")
+    dtype = next(dtype for dtype in (tf.string, tf.float32, tf.uint8) if dtype in served)
+    key, argument, shape, name = served[dtype]
+    # The batch size of encoded images is recorded in the outputs only.
+    batch_size = loaded.signatures[key].structured_outputs[name].shape[0]
+
+    def run(images):
+        # A function is usable as long as the object that it was loaded with exists.
+        outputs = loaded.signatures[key](**{argument: tf.constant(images)})
+        if "is_bad" in outputs and np.any(outputs["is_bad"]):
+            raise ValueError("The export cannot decode an image")
+        return {name: outputs[name]}
+
+    if dtype == tf.uint8:
+        # Pixels of different sizes cannot be in one request.
+        return lambda files: run(np.stack([decode(files[0])] * (batch_size or 1))), None, 1
+    return run, None if dtype == tf.string else tuple(shape[1:]), batch_size

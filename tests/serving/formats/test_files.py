@@ -1,7 +1,6 @@
 """Models as ONNX, LiteRT and OpenVINO files, run by their own runtimes."""
 
 import dataclasses
-import importlib.util
 import os
 import subprocess
 import sys
@@ -9,12 +8,13 @@ import sys
 import numpy as np
 import pytest
 
+from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS, onnx
-from keras_vit.serving.formats.base import float32_bytes
-from keras_vit.serving.formats.files import WRITERS, write_litert, write_onnx
-from keras_vit.serving.runners import load_runner
+from keras_vit.serving.formats.graph import float32_bytes
+from keras_vit.serving.runner import load_runner
 from tests.fixtures.commands import run_python
 from tests.fixtures.models import FAMILIES, small_classifier
+from tests.fixtures.serving.asking import FILE_FORMATS, write_file
 from tests.fixtures.tiny import images
 
 pytest.importorskip("onnxruntime")
@@ -26,7 +26,8 @@ SLOW = pytest.mark.large
 # Others take seconds. The hybrid, which has what they have, is written in each format.
 QUICK = {("litert", "erf")}
 FILES = {"onnx": ["model.onnx"], "litert": ["model.tflite"], "openvino": ["model.bin", "model.xml"]}
-MAIN_FILES = pytest.mark.parametrize("file_name", ["model.onnx", "model.tflite", "model.xml"])
+OTHERS = ["assets", "model.json"]
+EACH = pytest.mark.parametrize("format_name", FILE_FORMATS)
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +37,9 @@ def hybrid():
 
 @pytest.fixture(scope="module")
 def written(hybrid, tmp_path_factory):
-    """A directory with the small hybrid in each format."""
+    """The files with the small hybrid in each format."""
     directory = tmp_path_factory.mktemp("written")
-    for write in WRITERS.values():
-        write(hybrid, directory)
-    return directory
+    return {name: write_file(name, hybrid, directory) for name in FILE_FORMATS}
 
 
 def assert_same_logits(path, model):
@@ -55,20 +54,20 @@ def assert_same_logits(path, model):
 
 
 @pytest.mark.slow
-@MAIN_FILES
-def test_the_logits_of_a_hybrid(file_name, hybrid, written):
-    assert_same_logits(written / file_name, hybrid)
+@EACH
+def test_the_logits_of_a_hybrid(format_name, hybrid, written):
+    assert_same_logits(written[format_name], hybrid)
 
 
 @pytest.mark.slow
 def test_group_norm_is_a_product_of_matrices_in_int8_onnx_alone(hybrid, written, tmp_path):
     import openvino as ov
 
-    nodes = ov.Core().read_model(written / "model.xml").get_ordered_ops()
+    nodes = ov.Core().read_model(written["openvino"]).get_ordered_ops()
     of_norms = {node.get_type_name() for node in nodes if "norm" in node.get_friendly_name()}
     assert "ReduceMean" in of_norms and "MatMul" not in of_norms
-    assert not of_root_norm(written / "model.onnx", "MatMul")
-    int8 = write_onnx(hybrid, tmp_path, "int8", images(4, 16, 24, 3))
+    assert not of_root_norm(written["onnx"], "MatMul")
+    int8 = write_file("onnx", hybrid, tmp_path, "int8", images(4, 16, 24, 3))
     assert of_root_norm(int8, "MatMul") or of_root_norm(int8, "QLinearMatMul")
 
 
@@ -84,15 +83,16 @@ def of_root_norm(path, operation):
     ("format_name", "family"),
     [
         pytest.param(name, family, marks=() if (name, family) in QUICK else SLOW)
-        for name in WRITERS
+        for name in FILE_FORMATS
         for family in (*FAMILIES, "bit")
         if family != "hybrid"
     ],
 )
 def test_the_logits_are_those_of_keras(format_name, family, tmp_path):
     model = small_classifier(family)
-    path = WRITERS[format_name](model, tmp_path)
-    assert sorted(file.name for file in tmp_path.iterdir()) == FILES[format_name]
+    path = write_file(format_name, model, tmp_path)
+    found = sorted(file.name for file in path.parent.iterdir())
+    assert found == sorted([*FILES[format_name], *OTHERS])
     assert_same_logits(path, model)
 
 
@@ -105,7 +105,7 @@ def test_a_file_computes_in_float32_under_every_policy(policy, tmp_path):
     model = small_classifier("erf", dtype=policy)
     exact = small_classifier("erf")
     exact.set_weights([np.asarray(weight, "float32") for weight in model.get_weights()])
-    assert_same_logits(write_onnx(model, tmp_path), exact)
+    assert_same_logits(write_file("onnx", model, tmp_path), exact)
     assert model.get_layer("block_0").dtype_policy.name == policy
 
 
@@ -114,7 +114,7 @@ def test_onnx_names(written):
     import onnxruntime
     from onnx import checker
 
-    path = written / "model.onnx"
+    path = written["onnx"]
     checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     found = [(e.name, e.type, e.shape) for e in (*session.get_inputs(), *session.get_outputs())]
@@ -128,7 +128,7 @@ def test_onnx_names(written):
 def test_litert_names(written):
     from ai_edge_litert.interpreter import Interpreter
 
-    answer = Interpreter(str(written / "model.tflite")).get_signature_runner()
+    answer = Interpreter(str(written["litert"])).get_signature_runner()
     details = answer.get_input_details() | answer.get_output_details()
     found = [(name, one["dtype"], list(one["shape_signature"])) for name, one in details.items()]
     assert found == [("images", np.float32, [-1, 16, 24, 3]), ("logits", np.float32, [-1, 3])]
@@ -138,7 +138,7 @@ def test_litert_names(written):
 def test_openvino_names(written):
     import openvino as ov
 
-    model = ov.Core().read_model(written / "model.xml")
+    model = ov.Core().read_model(written["openvino"])
     found = [(e.names, e.element_type, e.partial_shape) for e in (*model.inputs, *model.outputs)]
     assert found == [
         ({"images"}, ov.Type.f32, ov.PartialShape([-1, 16, 24, 3])),
@@ -151,21 +151,21 @@ def test_signals_are_handled_after_openvino(written):
     """Models that are forgotten in the order in which they were loaded."""
     code = """
 import signal, sys
-from keras_vit.serving.runners import load_runner
+from keras_vit.serving.runner import load_runner
 runners = [load_runner(sys.argv[1]) for _ in range(2)]
 while runners:
     del runners[0]
 signal.signal(signal.SIGTERM, lambda *_: print("handled"))
 signal.raise_signal(signal.SIGTERM)
 """
-    assert run_python(code, written / "model.xml").strip() == "handled"
+    assert run_python(code, written["openvino"]).strip() == "handled"
 
 
 @pytest.mark.slow
 def test_openvino_keeps_the_weights_exact(hybrid, written):
     import openvino as ov
 
-    nodes = ov.Core().read_model(written / "model.xml").get_ops()
+    nodes = ov.Core().read_model(written["openvino"]).get_ops()
     constants = [node.data for node in nodes if node.get_type_name() == "Constant"]
     head = np.asarray(hybrid.get_layer("head").kernel)
     assert any(
@@ -178,17 +178,19 @@ def test_openvino_keeps_the_weights_exact(hybrid, written):
 def test_weights_of_a_large_onnx_model_are_in_a_second_file(tmp_path, monkeypatch):
     model = small_classifier("erf", embedding_dim=64, mlp_dim=128)
     monkeypatch.setattr(onnx, "MAX_BYTES", float32_bytes(model) - 1)
-    path = write_onnx(model, tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == {"model.onnx", "model.onnx.data"}
-    assert (tmp_path / "model.onnx.data").stat().st_size > 0.9 * float32_bytes(model)
+    path = write_file("onnx", model, tmp_path)
+    names = {file.name for file in path.parent.iterdir()}
+    assert names == {"model.onnx", "model.onnx.data", *OTHERS}
+    weights = path.with_name("model.onnx.data")
+    assert weights.stat().st_size > 0.9 * float32_bytes(model)
     assert_same_logits(path, model)
 
 
 def test_litert_refuses_large_models(tmp_path, monkeypatch):
     small = dataclasses.replace(FORMATS["litert"], max_bytes=1000)
     monkeypatch.setitem(FORMATS, "litert", small)
-    with pytest.raises(ValueError, match="'litert'` holds .*: choose saved_model or onnx or open"):
-        write_litert(small_classifier("token"), tmp_path)
+    with pytest.raises(ValueError, match="'litert'` holds models of less than 0 GB"):
+        export(small_classifier("token"), tmp_path, format="litert")
     assert not list(tmp_path.iterdir())
 
 
@@ -197,68 +199,39 @@ def test_the_model_stays_as_it_was(tmp_path):
     model = small_classifier("erf", dropout=0.1)
     model.get_layer("block_0").trainable = False
     before = model.get_config(), model.get_weights()
-    write_onnx(model, tmp_path)
+    write_file("onnx", model, tmp_path)
     assert model.get_config() == before[0]
     for old, new in zip(before[1], model.get_weights(), strict=True):
         np.testing.assert_array_equal(new, old)
 
 
 @pytest.mark.slow
-def test_a_second_file_takes_the_place_of_the_first(tmp_path):
-    write_onnx(small_classifier("token"), tmp_path)
-    model = small_classifier("gap")
-    assert_same_logits(write_onnx(model, tmp_path), model)
-
-
-@pytest.mark.slow
-def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch):
-    (tmp_path / "model.onnx").write_text("old")
-
+def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):
     def fail(model, path):
         path.write_bytes(b"half")
         raise OSError("No space left on device")
 
     monkeypatch.setattr(onnx, "save", fail)
     with pytest.raises(OSError, match="No space left"):
-        write_onnx(small_classifier("token"), tmp_path)
-    assert [file.read_text() for file in tmp_path.iterdir()] == ["old"]
-
-
-@pytest.mark.parametrize("format_name, package", [("onnx", "tf2onnx"), ("openvino", "openvino")])
-def test_a_missing_package_is_named(format_name, package, tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else name)
-    message = rf"pip install 'keras-vit-zoo\[{format_name}\]'. Received: no {package}$"
-    with pytest.raises(ValueError, match=message):
-        WRITERS[format_name](small_classifier("token"), tmp_path)
+        export(small_classifier("token"), tmp_path, format="onnx")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_a_directory_that_does_not_exist(hybrid, tmp_path):
-    with pytest.raises(ValueError, match="`directory` must be an existing directory"):
-        write_onnx(hybrid, tmp_path / "model")
-
-
-@pytest.mark.slow
-@MAIN_FILES
-def test_damaged_files(file_name, written, tmp_path):
-    complete = (written / file_name).read_bytes()
-    path = tmp_path / file_name
+@EACH
+def test_damaged_files(format_name, written, tmp_path):
+    complete, path = written[format_name].read_bytes(), tmp_path / written[format_name].name
     # OpenVINO's weights are in another file.
-    without_weights = [complete] if file_name == "model.xml" else []
+    without_weights = [complete] if format_name == "openvino" else []
     for damaged in (b"", b"<html>", complete[: len(complete) // 2], *without_weights):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"`path` must be a complete \..*model\."):
+        with pytest.raises(ValueError, match=r"`path` must be a complete export .*model\."):
             load_runner(path)
-    path.unlink()
-    with pytest.raises(ValueError, match="which is not there"):
-        load_runner(path)
 
 
 @pytest.mark.slow
-def test_other_files_and_images(written):
-    with pytest.raises(ValueError, match=r"`path` must end with \.onnx, \.tflite, \.xml"):
-        load_runner(written / "model.keras")
-    run = load_runner(written / "model.onnx")
+def test_other_images(written):
+    run = load_runner(written["onnx"])
     with pytest.raises(ValueError, match=r"`images` must be an array \(n, 16, 24, 3\)"):
         run(images(1, 24, 16, 3))
     with pytest.raises(ValueError, match="`images` must be scaled to .* of dtype uint8"):
@@ -268,12 +241,14 @@ def test_other_files_and_images(written):
             run(np.full((1, 16, 24, 3), wrong, "float32"))
 
 
-def test_a_runtime_that_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        ValueError, match=r"needs ai-edge-litert: pip install 'keras-vit-zoo\[litert\]"
-    ):
-        load_runner(tmp_path / "model.tflite")
+@pytest.mark.slow
+@EACH
+def test_a_missing_runtime_is_named(format_name, written, monkeypatch):
+    name = {"onnx": "onnxruntime", "litert": "ai_edge_litert.interpreter", "openvino": "openvino"}
+    monkeypatch.setitem(sys.modules, name[format_name], None)
+    monkeypatch.delitem(sys.modules, "keras_vit.serving.formats.openvino", raising=False)
+    with pytest.raises(ImportError, match=rf"pip install 'keras-vit-zoo\[{format_name}\]'"):
+        load_runner(written[format_name])
 
 
 @pytest.mark.large
@@ -283,20 +258,20 @@ def test_other_backends_write_the_same_files(backend, tmp_path):
 import pathlib
 import sys
 import numpy as np
-from keras_vit.serving.formats.files import WRITERS
 from tests.fixtures.tiny import images
 from tests.fixtures.models import small_classifier
+from tests.fixtures.serving.asking import FILE_FORMATS, write_file
 for family in ("erf", "bit"):
     model, folder = small_classifier(family), pathlib.Path(sys.argv[1], family)
     folder.mkdir()
     np.save(folder / "expected.npy", model.predict(images(3, 16, 24, 3), verbose=0))
-    for write in WRITERS.values():
-        write(model, folder)
+    for name in FILE_FORMATS:
+        write_file(name, model, folder)
 """
     environment = {**os.environ, "KERAS_BACKEND": backend}
     subprocess.run([sys.executable, "-c", code, tmp_path], check=True, env=environment)
     for family in ("erf", "bit"):
         expected = np.load(tmp_path / family / "expected.npy")
-        for name in ("model.onnx", "model.tflite", "model.xml"):
-            logits = load_runner(tmp_path / family / name)(images(3, 16, 24, 3))
+        for version in (1, 2, 3):
+            logits = load_runner(tmp_path / family / str(version))(images(3, 16, 24, 3))
             np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)

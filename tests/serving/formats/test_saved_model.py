@@ -12,7 +12,7 @@ import tensorflow as tf
 import keras_vit
 from keras_vit.data.images.transforms import evaluation_image
 from keras_vit.serving.export import export
-from keras_vit.serving.formats.saved_model import SIGNATURES
+from keras_vit.serving.formats import SIGNATURES
 from tests.fixtures.contract import POLICIES, to_numpy
 from tests.fixtures.images import random_image
 from tests.fixtures.models import NAMES, classifier, files, preprocessed, small_classifier

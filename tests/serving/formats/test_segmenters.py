@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit.serving.export import export
-from keras_vit.serving.formats import FORMATS
+from keras_vit.serving.runner import load_runner
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.tiny import TINY, images
 
@@ -49,6 +49,6 @@ def test_other_formats(head, format, tmp_path):
         pytest.importorskip(package)
     model = segmenter(head)
     path = export(model, tmp_path, format=format, class_names=NAMES)
-    predict, *_ = FORMATS[format].load(path / FORMATS[format].file_name)
     pictures = images(2, 16, 16, 3)
-    np.testing.assert_allclose(predict(pictures), model.predict(pictures, verbose=0), atol=1e-4)
+    expected = model.predict(pictures, verbose=0)
+    np.testing.assert_allclose(load_runner(path)(pictures), expected, atol=1e-4)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from keras_vit.serving.operations import write_operations
+from keras_vit.serving.export import write_settings
 
 FILES = ["batching_parameters.txt", "docker-compose.yml", "models.config"]
 
@@ -22,7 +22,8 @@ def compose(directory):
 def test_what_is_served(tmp_path):
     text_format = pytest.importorskip("google.protobuf.text_format")
     pb2 = pytest.importorskip("tensorflow_serving.config.model_server_config_pb2")
-    assert sorted(path.name for path in write_operations(tmp_path, "pets")) == FILES
+    write_settings(tmp_path, "pets")
+    assert sorted(path.name for path in tmp_path.iterdir()) == FILES
     text = (tmp_path / "models.config").read_text()
     (config,) = text_format.Parse(text, pb2.ModelServerConfig()).model_config_list.config
     assert (config.name, config.model_platform) == ("pets", "tensorflow")
@@ -39,7 +40,7 @@ def test_what_is_served(tmp_path):
 
 def test_batching(tmp_path):
     """After a reader has turned it on."""
-    write_operations(tmp_path, "pets")
+    write_settings(tmp_path, "pets")
     path = tmp_path / "docker-compose.yml"
     path.write_text(path.read_text().replace("# - --", "- --"))
     assert compose(tmp_path)["command"][1:] == [
@@ -60,7 +61,7 @@ def test_batching(tmp_path):
 
 def test_gpus(tmp_path):
     """The line in the comment is valid Compose once it is uncommented."""
-    write_operations(tmp_path, "pets")
+    write_settings(tmp_path, "pets")
     path = tmp_path / "docker-compose.yml"
     path.write_text(path.read_text().replace("# deploy:", "deploy:"))
     (devices,) = compose(tmp_path)["deploy"]["resources"]["reservations"]["devices"]
@@ -69,23 +70,17 @@ def test_gpus(tmp_path):
 
 def test_existing_files_are_kept(tmp_path):
     (tmp_path / "docker-compose.yml").write_text("adapted")
-    written = write_operations(tmp_path, "pets")
-    assert sorted(path.name for path in written) == ["batching_parameters.txt", "models.config"]
+    write_settings(tmp_path, "pets")
     assert (tmp_path / "docker-compose.yml").read_text() == "adapted"
     assert sorted(path.name for path in tmp_path.iterdir()) == FILES
 
 
 @pytest.mark.parametrize("name", ["Katze & Hund", 'a"b', "a{b}: #c\n"])
 def test_names_that_a_url_cannot_have(name, tmp_path):
-    write_operations(tmp_path, name)
+    write_settings(tmp_path, name)
     simple = re.sub(r"[^A-Za-z0-9]+", "-", name)
     assert f'name: "{simple}"' in (tmp_path / "models.config").read_text()
     assert compose(tmp_path)["volumes"] == [f".:/models/{simple}:ro"]
-
-
-def test_no_directory(tmp_path):
-    with pytest.raises(ValueError, match="`directory` must be a directory. Received: .*absent"):
-        write_operations(tmp_path / "absent", "pets")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +102,7 @@ def test_the_health_check(state, is_healthy, tmp_path):
             one.status.error_code = 14 if state == "END" else 0
             return answer
 
-    write_operations(tmp_path, "pets")
+    write_settings(tmp_path, "pets")
     kind, *command = compose(tmp_path)["healthcheck"]["test"]
     assert kind == "CMD"
     with Loading({}).serve() as peer:

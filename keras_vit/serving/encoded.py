@@ -1,0 +1,144 @@
+"""Image files as models and exports take them."""
+
+import logging
+import os
+import pathlib
+from collections.abc import Iterable
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.core.arguments import as_pair
+from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
+from keras_vit.data.images.decoding import (
+    BMP,
+    GIF,
+    decode,
+    explain,
+    read_orientation,
+    turn_upright,
+)
+from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.data.sources.folder import describe_left_out, list_images
+
+
+def preprocess_files(
+    encoded: Iterable[str | os.PathLike | bytes],
+    image_size: int | tuple[int, int],
+    image_spec: ImageSpec = WHOLE_IMAGE,
+) -> np.ndarray:
+    """Decode and preprocess image files as in evaluation.
+
+    The EXIF orientation is ignored, as in training by default.
+
+    Args:
+        encoded: iterable of paths, or of bytes, the contents of the files.
+        image_size: int or `(height, width)`, in pixels, such as `model.input_shape[1:3]`.
+        image_spec: an `ImageSpec`, such as `model.image_spec`; by default the whole image is
+            resized as in the ViT paper.
+
+    Returns:
+        A float32 array `(images, height, width, 3)` in [-1, 1].
+
+    Raises:
+        ValueError: if there is no image, or one cannot be read or decoded, or the size is wrong.
+
+    Example:
+    >>> keras.utils.save_img(tmp_path / "black.png", np.zeros((40, 50, 3)))
+    >>> keras_vit.serving.preprocess_files([tmp_path / "black.png"], 32).shape
+    (1, 32, 32, 3)
+    """
+    image_size = as_pair(image_size, "image_size")
+    pixels = (read_stored(file, image_spec.antialias)[1] for file in encoded)
+    return np.stack([evaluation_image(image, image_size, image_spec) for image in pixels])
+
+
+def read_stored(file, accurate=False):
+    """Return the bytes of an image file as they are, and its pixels, a uint8 tensor.
+
+    Args:
+        file: path of the file, or its bytes.
+        accurate: as in `decode`.
+
+    Raises:
+        ValueError: if the file cannot be read or is not an image.
+    """
+    is_path = not isinstance(file, (bytes, bytearray, memoryview))
+    name = repr(str(file)) if is_path else "bytes"
+    try:
+        encoded = pathlib.Path(file).expanduser().read_bytes() if is_path else bytes(file)
+        return encoded, decode(encoded, accurate)
+    except (OSError, tf.errors.InvalidArgumentError) as error:
+        reason = error.strerror if isinstance(error, OSError) else explain(error, encoded)
+        raise ValueError(
+            "`images` must be complete JPEG, PNG, GIF, BMP or still WebP files. "
+            f"Received: {name} ({reason})"
+        ) from error
+
+
+def read_image(path, accurate=False):
+    """Return the bytes of an image file, after checking that it can be decoded.
+
+    Exports and datasets take pixels as they are stored and ignore the orientation in the metadata.
+    A photograph that must be rotated to be upright is therefore returned as a PNG of the rotated
+    pixels.
+
+    Args:
+        path: path of the file.
+        accurate: as in `decode`, for a photograph that is rotated: `image_spec.antialias` of the
+            model that takes it.
+
+    Raises:
+        ValueError: if the file cannot be read or is not an image.
+    """
+    return upright(*read_stored(path, accurate))
+
+
+def upright(encoded, image):
+    """Return the bytes of an image file, of a PNG if it must be rotated or no export decodes it.
+
+    Args:
+        encoded: bytes of the file.
+        image: its pixels, decoded as the model that takes them decodes other files.
+    """
+    orientation = read_orientation(encoded)
+    if orientation == 1 and not encoded.startswith((GIF, BMP)):
+        return encoded
+    return tf.io.encode_png(turn_upright(image, orientation)).numpy()
+
+
+def find_images(paths):
+    """List image files: the paths themselves, and for folders the images in and below them.
+
+    Images are recognized as in datasets. The number of other files in a folder is logged.
+    """
+    found, log = [], logging.getLogger("keras_vit")
+    for path in map(pathlib.Path, paths):
+        if path.expanduser().is_dir():
+            listed, left_out = list_images(path.expanduser())
+            found += map(pathlib.Path, listed)
+            if left_out:
+                log.warning("in %s %s", path, describe_left_out(left_out))
+        else:
+            found.append(path)
+    if not found:
+        raise ValueError(f"There must be an image. Received: {', '.join(map(str, paths)) or None}")
+    return found
+
+
+def without_broken(files):
+    """Return the files that can be decoded; a warning says how many cannot."""
+    readable, errors = [], []
+    for file in files:
+        try:
+            read_stored(file)
+            readable.append(file)
+        except ValueError as error:
+            errors.append(error)
+    if not readable:
+        raise errors[0]
+    if errors:
+        logging.getLogger("keras_vit").warning(
+            "images that cannot be decoded are left out: %d; the first: %s", len(errors), errors[0]
+        )
+    return readable

@@ -1,0 +1,315 @@
+"""Predictions for batches of images: a small unit of work for any engine."""
+
+import concurrent.futures
+import functools
+import os
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.special
+import tensorflow as tf
+
+from keras_vit.checkpoints.catalog.download import files_of, find_file
+from keras_vit.checkpoints.runs import find_model
+from keras_vit.checkpoints.trained import digest_of_files
+from keras_vit.core.arguments import as_objects, as_pair, check_choice, check_integer
+from keras_vit.core.choices import DTYPES, ENCODED_COLUMNS
+from keras_vit.core.files import absolute_path
+from keras_vit.core.process import num_cores
+from keras_vit.core.several_labels import check_thresholds
+from keras_vit.data.images.decoding import decode, explain
+from keras_vit.serving.formats import find_export
+from keras_vit.serving.runner import CLASS_OUTPUTS, load_runner
+
+OUTPUTS = (*CLASS_OUTPUTS, "features", "attention_distance")
+# In order of preference.
+IMAGE_COLUMNS = (*ENCODED_COLUMNS, "path")
+_LOCK = threading.Lock()
+_BLANK = np.zeros((32, 32, 3), "uint8")
+_THREADS = concurrent.futures.ThreadPoolExecutor(2 * num_cores(), "decoding")
+
+
+class Predictor:
+    """A function of a batch of images, which loads its model when it is first called.
+
+    It is pickled as the path of the model and its settings: engines such as Ray and Spark send it
+    to their workers, each of which loads the model once. Photographs are turned as their EXIF
+    orientation says, and resized and cropped as the model is evaluated.
+
+    Args:
+        path: a run's directory (its best model), a `.keras` file, a checkpoint as in
+            `keras_vit.from_checkpoint`, or an export of any format.
+        outputs: names of the columns to compute: `"prediction"`, the name of the most likely class;
+            `"probability"`, float32, its softmax; `"probabilities"` and `"logits"`, float32
+            `(classes,)`; `"features"`, float32 `(width,)`, the representation that the head sees;
+            `"attention_distance"`, float32 `(blocks, heads)`, in pixels. For a model with
+            thresholds, the first two are lists of the labels above theirs, the most likely first.
+            An export has what it was exported with: logits, or features without a head or by that
+            signature.
+        batch_size: images in one step of the model.
+        dtype: what a model of this package computes in, such as `"bfloat16"`; by default what it is
+            stored for.
+        image_size: int or `(height, width)` to resize the model to; needed for some files.
+
+    Call arguments:
+        batch: dictionary of arrays of one length. The first of the columns `bytes`, `content`,
+            `image` and `path` has the images: encoded files, or uint8 pixels `(height, width)` or
+            `(height, width, channels)`, or paths of files.
+        on_images: function that is called with the number of images after each step of the model.
+
+    Call returns:
+        A dictionary of arrays: the other columns as they are, those of `outputs`, and `error`,
+        `None` or the reason why an image cannot be decoded. Such an image has the prediction `None`
+        and NaN.
+
+    Raises:
+        ValueError: if an argument is out of range; when it is called, if the model cannot be loaded
+            or does not have the outputs, or the batch has no images.
+
+    Example:
+    >>> keras_vit.ViT_Ti16(num_classes=3, image_size=32).save(tmp_path / "model.keras")
+    >>> predict = keras_vit.serving.Predictor(tmp_path / "model.keras", outputs=["features"])
+    >>> found = predict({"id": np.arange(2), "image": np.zeros((2, 32, 32, 3), "uint8")})
+    >>> found["features"].shape, list(found)
+    ((2, 192), ['id', 'features', 'error'])
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        outputs: Sequence[str] = ("prediction", "probability"),
+        batch_size: int = 32,
+        dtype: str | None = None,
+        image_size: int | tuple[int, int] | None = None,
+    ) -> None:
+        for name in outputs:
+            check_choice("outputs", name, OUTPUTS)
+        self.outputs = tuple(dict.fromkeys(outputs))
+        check_integer("batch_size", batch_size, 1)
+        if dtype is not None:
+            check_choice("dtype", dtype, DTYPES)
+        self.path = absolute_path(path)
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.image_size = None if image_size is None else as_pair(image_size, "image_size")
+
+    def __call__(self, batch, on_images=None):
+        column = self.image_column(batch)
+        kept = {name: _as_array(values) for name, values in batch.items() if name != column}
+        found = predict_column(
+            self.model, column, batch[column], self.outputs, self.batch_size, on_images
+        )
+        return {**kept, **found}
+
+    @property
+    def model(self):
+        """The `Runner` of the model, one per process for equal predictors."""
+        if "_model" not in self.__dict__:
+            settings = (self.path, self.outputs, self.batch_size, self.dtype, self.image_size)
+            with _LOCK:
+                self._model = _load(*settings, _time_of(self.path))
+        return self._model
+
+    def __getstate__(self):
+        return {name: value for name, value in self.__dict__.items() if name != "_model"}
+
+    def image_column(self, names):
+        """Return the column of images among the names of columns, which must fit the outputs."""
+        column = next((name for name in IMAGE_COLUMNS if name in names), None)
+        if column is None:
+            raise ValueError(
+                f"A batch must have one of the columns {', '.join(IMAGE_COLUMNS)}. "
+                f"Received: {', '.join(map(str, names))}"
+            )
+        if taken := [name for name in (*self.outputs, "error") if name in names]:
+            raise ValueError(
+                "A batch must not have columns with the names of outputs. "
+                f"Received: {', '.join(taken)}"
+            )
+        return column
+
+
+def _as_array(values):
+    try:
+        return np.asarray(values)
+    except ValueError:
+        # Lists of several lengths.
+        return as_objects(values)
+
+
+# Spark unpickles a predictor for each of its tasks.
+@functools.lru_cache(maxsize=1)
+def _load(path, outputs, batch_size, dtype, image_size, _):
+    return load_runner(path, outputs, batch_size, dtype, image_size)
+
+
+def _time_of(path):
+    """Return when the files of a model changed last: one that is saved again is loaded again."""
+    path = find_model(path)
+    files = [path, *path.rglob("*")] if path.is_dir() else [path]
+    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=None)
+
+
+def predict_column(runner, column, values, outputs, batch_size, on_images=None):
+    """Predict a column of images, decoding those of the next step while the model computes.
+
+    Args:
+        runner: a `Runner`.
+        column: name of the column; in `path` are paths of files.
+        values: array or list of encoded images, of uint8 pixels, or of paths.
+        outputs: as in `Predictor`.
+        batch_size: images in one step of the model.
+        on_images: function that is called with the number of images after each step.
+
+    Returns:
+        A dictionary of arrays: those of `outputs`, and `error`.
+    """
+    steps = [values[start : start + batch_size] for start in range(0, len(values), batch_size)]
+    found, errors, ahead = [], [], []
+    for step in (*steps, []):
+        now, ahead = ahead, [_THREADS.submit(_prepare, runner, column, value) for value in step]
+        prepared = [future.result() for future in now]
+        images = [image for image, reason in prepared if reason is None]
+        if images:
+            found.append(runner.outputs(images))
+            for name, array in found[-1].items():
+                # A head without attention among patches has no distance.
+                if name != "attention_distance" and not np.isfinite(array).all():
+                    raise ValueError(
+                        f"A model must return finite {name}. Received: NaN or infinity"
+                    )
+        errors += [reason for _, reason in prepared]
+        if on_images is not None:
+            on_images(len(prepared))
+    # Without a sound image, a blank one has the shapes.
+    count = None if found else 0
+    found = found or [runner.outputs([runner.prepare_pixels(_BLANK)])]
+    arrays = {name: np.concatenate([part[name] for part in found])[:count] for name in found[0]}
+    if "logits" in arrays and not set(outputs) <= set(arrays):
+        arrays |= _classes(arrays["logits"], runner)
+    if not set(outputs) <= set(arrays):
+        raise ValueError(
+            "`outputs` must be those that the model or the export has. "
+            f"Received: {', '.join(outputs)}; it has {', '.join(arrays)}"
+        )
+    is_sound = np.array([reason is None for reason in errors], bool)
+    wanted = {name: _spread(arrays[name], is_sound) for name in outputs}
+    return {**wanted, "error": as_objects(errors)}
+
+
+def _prepare(runner, column, value):
+    """Return a prepared image and `None`, or `None` and the reason why there is none."""
+    if isinstance(value, dict):
+        # How Hugging Face's datasets store an image: its bytes, or the path of a file.
+        column = column if value.get("bytes") is not None else "path"
+        value = value.get("path" if column == "path" else "bytes")
+    # NaN is what pandas has for nothing.
+    if value is None or isinstance(value, float):
+        return None, "no image"
+    if column == "path":
+        value, reason = _read(value)
+        if reason is not None:
+            return None, reason
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        return runner.prepare_pixels(_as_rgb(value)), None
+    encoded = bytes(value)
+    try:
+        return runner.prepare(encoded), None
+    except tf.errors.InvalidArgumentError as error:
+        return None, _reason(error, encoded)
+
+
+def _read(path):
+    """Return the bytes of a file and `None`, or `None` and the reason why there are none.
+
+    Other errors, such as those of a server, say nothing of the image and are raised.
+    """
+    try:
+        return tf.io.read_file(os.fspath(path)).numpy(), None
+    except tf.errors.NotFoundError:
+        return None, "no such file"
+    except tf.errors.FailedPreconditionError:
+        return None, "a directory"
+    except tf.errors.OpError as error:
+        raise OSError(f"{path} could not be read: {explain(error)}") from error
+
+
+def _reason(error, encoded):
+    try:
+        # The error of a graph has a stack trace in its message.
+        decode(encoded)
+    except tf.errors.OpError as eager:
+        error = eager
+    return explain(error, encoded)
+
+
+def _as_rgb(pixels):
+    pixels = np.asarray(pixels)
+    if pixels.ndim == 2:
+        pixels = pixels[..., None]
+    is_rgb = pixels.ndim == 3 and pixels.size and pixels.shape[-1] in (1, 3, 4)
+    if pixels.dtype != "uint8" or not is_rgb:
+        raise ValueError(
+            "An image must be the bytes of a file, or uint8 pixels (height, width) or "
+            "(height, width, 1, 3 or 4). "
+            f"Received: an array {pixels.shape} of {pixels.dtype}"
+        )
+    # Alpha is dropped, as when a file is decoded.
+    return np.repeat(pixels, 3, axis=-1) if pixels.shape[-1] == 1 else pixels[..., :3]
+
+
+def _classes(logits, runner):
+    """Return the columns that follow from logits."""
+    num_classes = logits.shape[-1]
+    names = class_names(runner, num_classes)
+    # The softmax of one logit is always 1.
+    if logits.ndim != 2 or num_classes < 2 or len(names) != num_classes:
+        raise ValueError(
+            "A model must be a classifier of two classes or more, with as many names as outputs. "
+            f"Received: logits {logits.shape[1:]} and {len(names)} names"
+        )
+    names, logits = np.array(names, object), logits.astype("float64")
+    if runner.thresholds is None:
+        probabilities = scipy.special.softmax(logits, axis=-1)
+        best = probabilities.argmax(axis=-1)
+        classes, chosen = names[best], probabilities[np.arange(len(best)), best].astype("float32")
+    else:
+        probabilities = scipy.special.expit(logits)
+        thresholds = check_thresholds(runner.thresholds, num_classes)
+        above = [ranked(row, thresholds=thresholds) for row in probabilities]
+        rows = zip(probabilities.astype("float32"), above, strict=True)
+        classes = as_objects([names[order].tolist() for order in above])
+        chosen = as_objects([row[order] for row, order in rows])
+    probabilities = probabilities.astype("float32")
+    return {"probabilities": probabilities, "prediction": classes, "probability": chosen}
+
+
+def class_names(runner, num_classes):
+    """Return the names of a model's classes, or their numbers."""
+    return runner.class_names or list(map(str, range(num_classes)))
+
+
+def ranked(probabilities, top=None, thresholds=None):
+    """Return the numbers of the `top` classes of an image, or of all above their thresholds."""
+    order = np.argsort(-probabilities, kind="stable")
+    if thresholds is None:
+        return order[:top]
+    return order[probabilities[order] > np.asarray(thresholds)[order]]
+
+
+def _spread(values, is_sound):
+    """Return the values of the sound images among `None` or NaN for the broken ones."""
+    missing = None if values.dtype == object else np.nan
+    spread = np.full((len(is_sound), *values.shape[1:]), missing, values.dtype)
+    spread[is_sound] = values
+    return spread
+
+
+def digest_of_model(path):
+    """Return a digest of the files of a model or an export; a checkpoint's name downloads it."""
+    version = find_export(path)
+    if version is not None:
+        return digest_of_files(version.rglob("*"))
+    file = find_model(path)
+    return digest_of_files(files_of(file if file.suffix == ".keras" else find_file(file)))

@@ -1,1 +1,0 @@
-"""TF Serving's APIs: requests, and checks of the answers."""

@@ -1,0 +1,251 @@
+"""Models and exports, loaded to be run."""
+
+import dataclasses
+import json
+import logging
+import os
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.checkpoints.trained import load_trained
+from keras_vit.core.arguments import as_pair
+from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
+from keras_vit.core.pixels import check_images
+from keras_vit.data.images.decoding import decode
+from keras_vit.data.images.preprocessing import Preprocessing
+from keras_vit.data.images.transforms import ImageMaker, evaluation_image
+from keras_vit.models.features import feature_extractor
+from keras_vit.models.inference import for_inference
+from keras_vit.models.model import carry, image_spec_of
+from keras_vit.models.parts import (
+    check_backbone,
+    check_classifier,
+    has_zero_head,
+    is_segmenter,
+    output_name,
+    stored_size,
+    warn_of_zero_head,
+)
+from keras_vit.models.surgery import copy_layer, copy_model, plain
+from keras_vit.serving.encoded import upright
+from keras_vit.serving.formats import FACTS, LABELS, find_export, format_of, needing
+
+CLASS_OUTPUTS = ("prediction", "probability", "probabilities", "logits")
+
+
+@dataclasses.dataclass(frozen=True)
+class Runner:
+    """A model or an export, loaded: a function of preprocessed images, or of encoded ones.
+
+    Args:
+        run: function of a batch of at least one image that returns a dictionary of arrays.
+        image_shape: `(height, width, 3)` of its images, `None` for any height and width; or `None`
+            if it takes encoded images.
+        batch_size: images that `run` takes at once; `None` for any number.
+        image_size: `(height, width)` to which images are resized.
+        image_spec: how they are resized.
+        class_names: names of the classes, or `None`.
+        thresholds: thresholds of the probabilities of a model of several labels, or `None`.
+    """
+
+    run: Callable
+    image_shape: tuple | None
+    batch_size: int | None = None
+    image_size: tuple[int, int] | None = None
+    image_spec: ImageSpec = WHOLE_IMAGE
+    class_names: list[str] | None = None
+    thresholds: tuple[float, ...] | None = None
+    makers: tuple | None = dataclasses.field(init=False, repr=False)
+
+    def __call__(self, images):
+        """Return the logits of images, or the features if there are no logits, float32."""
+        if self.image_shape is not None:
+            images = np.asarray(images)
+            check_images(images)
+            images = images.astype("float32", copy=False)
+            fits = None in self.image_shape or images.shape[1:] == self.image_shape
+            if images.ndim != 4 or not fits:
+                raise ValueError(
+                    f"`images` must be an array (n, {', '.join(map(str, self.image_shape))}). "
+                    f"Received: an array {images.shape}"
+                )
+            if not len(images):
+                return self(np.zeros((1, *images.shape[1:]), "float32"))[:0]
+        (outputs,) = self.outputs(images).values()
+        return outputs
+
+    def outputs(self, images):
+        """Return the dictionary of float32 arrays for a list of prepared images."""
+        step, found = self.batch_size or len(images), []
+        for start in range(0, len(images), step):
+            part = list(images[start : start + step])
+            # Batches of one size: backends would compile again, and sums stay the same.
+            filled = part + part[-1:] * ((self.batch_size or 0) - len(part))
+            answer = self.run(filled if self.image_shape is None else np.stack(filled))
+            arrays = {name: np.asarray(values, "float32") for name, values in answer.items()}
+            found.append({name: values[: len(part)] for name, values in arrays.items()})
+        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+    def prepare(self, encoded):
+        """Return what `outputs` takes of the bytes of a file; a photograph is turned upright.
+
+        It raises `tf.errors.InvalidArgumentError` for a file that cannot be decoded.
+        """
+        if self.image_shape is None:
+            return upright(encoded, decode(encoded, self.image_spec.antialias))
+        return self.makers[0](encoded).numpy()
+
+    def prepare_pixels(self, pixels):
+        """Return what `outputs` takes of uint8 pixels `(height, width, 3)`."""
+        if self.image_shape is None:
+            return tf.io.encode_png(pixels).numpy()
+        return self.makers[1](pixels).numpy()
+
+    def __post_init__(self):
+        object.__setattr__(self, "makers", self.image_shape and self._image_makers())
+
+    def _image_makers(self):
+        preprocessing = Preprocessing(upright=True, image_spec=self.image_spec)
+        make = ImageMaker(self.image_size, preprocessing).make()
+
+        @tf.function(input_signature=[tf.TensorSpec((), tf.string)], autograph=False)
+        def of_file(encoded):
+            return make(encoded, tf.zeros(2, tf.int64))
+
+        @tf.function(input_signature=[tf.TensorSpec((None, None, 3), tf.uint8)], autograph=False)
+        def of_pixels(image):
+            return evaluation_image(image, self.image_size, self.image_spec)
+
+        return of_file, of_pixels
+
+
+def load_runner(
+    path: str | os.PathLike,
+    outputs: tuple[str, ...] | None = None,
+    batch_size: int = 32,
+    dtype: str | None = None,
+    image_size: int | tuple[int, int] | None = None,
+) -> Runner:
+    """Load an export in its own runtime, on the CPU, or a model in Keras.
+
+    Args:
+        path: an export: its file, such as `model.onnx`, its version, or the directory of versions,
+            whose newest is taken. Or a run's directory, a `.keras` file, or a checkpoint as in
+            `keras_vit.from_checkpoint`.
+        outputs: what is computed: `"logits"`, `"features"`, or `"attention_distance"`, which only
+            a model has; by default logits, or features if the model has no head.
+        batch_size: images in one step of a model.
+        dtype: what a model computes in; by default what it is stored for.
+        image_size: int or `(height, width)`, for a model or an export of any size.
+
+    Returns:
+        A `Runner`: a function of preprocessed images, float32 `(n, height, width, 3)` in [-1, 1],
+        of any n, or for a SavedModel of a list of encoded images, that returns the logits, or the
+        features of a model without a head, float32.
+
+    Raises:
+        ValueError: if the file is of another kind, missing or damaged.
+        ImportError: if a package is missing.
+
+    Example:
+    >>> model = keras_vit.resnet((1,), width=32, num_classes=3, image_size=32)
+    >>> run = keras_vit.serving.load_runner(keras_vit.export(model, tmp_path, format="onnx"))
+    >>> run(np.zeros((2, 32, 32, 3), "float32")).shape
+    (2, 3)
+    """
+    image_size = None if image_size is None else as_pair(image_size, "image_size")
+    version = find_export(path)
+    if version is None:
+        return model_runner(load_trained(path, image_size), outputs, batch_size, dtype)
+    if dtype is not None:
+        rule = "`dtype` must be None for an export, which computes in the type it was written for"
+        raise ValueError(f"{rule}. Received: dtype={dtype!r}")
+    return export_runner(version, outputs, image_size)
+
+
+def export_runner(version, outputs=None, image_size=None):
+    """Load a version of an export; see `load_runner`."""
+    row = format_of(version)
+    file = version / row.file_name
+    output = "features" if outputs and not set(CLASS_OUTPUTS) & set(outputs) else None
+    try:
+        with needing(row.name):
+            run, image_shape, batch_size = row.implementation.load(file, output)
+        facts = json.loads((version / FACTS).read_text(encoding="utf-8"))
+        own_size, image_spec = tuple(facts["image_size"]), ImageSpec(**facts["image_spec"])
+    except ImportError:
+        raise
+    # Each runtime raises exceptions of its own, and some of them are plain `Exception`s.
+    except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ValueError(
+            "`path` must be a complete export of images, as `keras_vit.export` writes it. "
+            f"Received: path={str(file)!r} ({reason:.200})"
+        ) from error
+    if image_size is not None and (image_shape is None or None not in image_shape):
+        rule = "`image_size` must be None for an export of one size"
+        raise ValueError(f"{rule}. Received: image_size={image_size}, {str(version)!r}")
+    labels, size = version / LABELS, image_size or own_size
+    names = labels.read_text(encoding="utf-8-sig").splitlines() if labels.is_file() else None
+    spec = image_spec.at(size, own_size)
+    return Runner(run, image_shape, batch_size, size, spec, names, facts.get("thresholds"))
+
+
+def model_runner(model, outputs=None, batch_size=32, dtype=None):
+    """Return the runner of a model of this package; the arguments are those of `load_runner`."""
+    check_backbone(model)
+    model = model if dtype is None else _in_dtype(model, dtype)
+    outputs = (output_name(model),) if outputs is None else outputs
+    class_names = getattr(model, "class_names", None)
+    wanted, as_float32 = {}, keras.layers.Activation("linear", dtype="float32")
+    if is_segmenter(model):
+        wanted["logits"] = as_float32(model.output)
+    elif set(CLASS_OUTPUTS) & set(outputs):
+        check_classifier(model)
+        if class_names is None:
+            logging.getLogger("keras_vit").info(
+                "the model has no class names, so predictions are numbers: set `model.class_names` "
+                "before saving it, or add `id2label` to the config.json of a transformers model"
+            )
+        if has_zero_head(model):
+            warn_of_zero_head(model.output_shape[-1])
+        wanted["logits"] = as_float32(model.output)
+    if "features" in outputs:
+        wanted["features"] = feature_extractor(model).output
+    network = for_inference(keras.Model(model.input, wanted)) if wanted else None
+    measure = None
+    if "attention_distance" in outputs:
+        from keras_vit.inspection.distance import image_distances
+
+        measure = image_distances(model)
+
+    def run(images):
+        found = network.predict_on_batch(images) if wanted else {}
+        return found if measure is None else {**found, "attention_distance": measure(images)}
+
+    return Runner(
+        run,
+        tuple(model.inputs[0].shape[1:]),
+        batch_size,
+        stored_size(model),
+        image_spec_of(model),
+        class_names and list(class_names),
+        getattr(model, "thresholds", None),
+    )
+
+
+def _in_dtype(model, dtype):
+    """Return the model as its builder makes it for a type to compute in, with its weights."""
+    policy = dtype if dtype == "float32" else f"mixed_{dtype}"
+
+    def layer(old):
+        # The head and what follows it stay float32.
+        is_kept = old.name in ("head", "logits") or isinstance(old, keras.layers.InputLayer)
+        return copy_layer(old, **({} if is_kept else {"dtype": policy}))
+
+    new = copy_model(plain(model), layer)
+    carry(model, new)
+    return new
