@@ -12,17 +12,15 @@ import dataclasses
 import statistics
 import tempfile
 
+import keras
 import tyro
 
 from keras_vit.cli.arguments import markdown_table
-from keras_vit.cli.quickstart import (
-    FINETUNING_CLASSES,
-    PRETRAINING_CLASSES,
-    accuracy_on_test_split,
-    small_vit,
-)
+from keras_vit.cli.quickstart import FINETUNING_CLASSES, PRETRAINING_CLASSES
+from keras_vit.data import load
+from keras_vit.evaluation import evaluate
 from keras_vit.experiments.sweep import choose_learning_rate
-from keras_vit.models import replace_head, resize
+from keras_vit.models import replace_head, resize, vision_transformer
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
 
@@ -34,6 +32,29 @@ PRETRAINING = {
 
 # Learning rates that the paper's protocol chooses from for each start.
 LEARNING_RATES = (0.03, 0.1)
+
+
+def small_vit(recipe, classes):
+    """Make a ViT for images of few pixels."""
+    keras.utils.set_random_seed(recipe.seed)
+    return vision_transformer(
+        patch_size=4,
+        embedding_dim=64,
+        depth=3,
+        num_heads=4,
+        mlp_dim=128,
+        num_classes=len(classes),
+        image_size=recipe.image_size,
+        representation_size=64 if recipe.pre_logits else None,
+        dropout=recipe.dropout,
+        name="small_vit",
+    )
+
+
+def accuracy_on_test_split(model, image_size):
+    """Return the accuracy on the test split of the fine-tuning classes."""
+    test = load("digits", "test", image_size, 64, classes=FINETUNING_CLASSES)
+    return evaluate(model, test)["accuracy"]
 
 
 def train(recipe, model, classes):

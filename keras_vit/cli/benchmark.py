@@ -6,15 +6,31 @@ from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.cli.arguments import Policy, Table
+
 
 @dataclasses.dataclass
-class Benchmark:
+class Benchmark(Table):
     """Measure how fast a model is on this machine, and how large a batch fits into its memory.
 
     Each line has the batch size with the most images per second, the peak memory with it, and the
     largest batch that fits: tried on an accelerator, and estimated (~) on a CPU.
 
     Example: keras-vit benchmark ViT_B16 --image-sizes 224 384
+
+    Args:
+        models: names of variants (see `keras-vit models`), .keras files, directories of runs, or
+            checkpoints as in `keras-vit convert`.
+        image_sizes: sides of the square images, in pixels; by default 224, or the size of a trained
+            model.
+        batch_sizes: batch sizes to measure, in rising order. By default they are multiplied by 4
+            while that is faster.
+        tasks: what to measure: `model.predict`, `model.fit`, or both. Segmenters are
+            measured `forward`.
+        dtype: dtype policy of the models; by default float32, and for a .keras file its own.
+        seconds: least time of a measurement.
+        output: new CSV file to write all measurements to. With several image sizes, a figure of the
+            same name is drawn in the same folder.
     """
 
     models: Annotated[
@@ -22,24 +38,12 @@ class Benchmark:
         tyro.conf.Positional,
         tyro.conf.arg(metavar="MODEL [MODEL ...]", help_behavior_hint="(required)"),
     ]
-    """Names of variants (see `keras-vit models`), .keras files, directories of runs, or checkpoints
-    as in `keras-vit convert`."""
     image_sizes: tuple[int, ...] | None = None
-    """Sides of the square images, in pixels; by default 224, or the size of a trained model."""
     batch_sizes: tuple[int, ...] | None = None
-    """Batch sizes to measure, in rising order. By default they are multiplied by 4 while that is
-    faster."""
     tasks: tuple[Literal["forward", "training"], ...] = ("forward", "training")
-    """What to measure: `model.predict`, `model.fit`, or both. Segmenters are measured `forward`."""
-    dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
-    """Dtype policy of the models; by default float32, and for a .keras file its own."""
+    dtype: Policy | None = None
     seconds: float = 2.0
-    """Least time of a measurement."""
     output: pathlib.Path | None = None
-    """New CSV file to write all measurements to. With several image sizes, a figure of the same
-    name is drawn in the same folder."""
-    markdown: bool = False
-    """Print a Markdown table."""
 
     def run(self):
         """Measure, and print a table."""
@@ -47,7 +51,6 @@ class Benchmark:
 
         import tqdm
 
-        from keras_vit.cli.arguments import markdown_table, plain_table
         from keras_vit.core.files import write_csv
         from keras_vit.experiments.benchmark import benchmark
         from keras_vit.inspection.figures.charts import draw_costs
@@ -64,7 +67,6 @@ class Benchmark:
             show=lambda text: progress.set_postfix_str(text),
         )
         costs, rows = [], []
-        table = markdown_table if self.markdown else plain_table
         # One that fails later does not lose those before it.
         try:
             with tqdm.tqdm(desc="measuring") as progress:
@@ -76,7 +78,7 @@ class Benchmark:
                         write_csv(output, rows)
         finally:
             if costs:
-                print(table(COLUMNS, list(map(cells, costs))))
+                self.print_table(COLUMNS, map(cells, costs))
         if output is not None and rows:
             print(f"All measurements: {output}")
             if len(self.image_sizes or ()) > 1 and importlib.util.find_spec("matplotlib"):

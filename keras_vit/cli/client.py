@@ -7,12 +7,21 @@ from typing import Annotated
 
 import tyro
 
+from keras_vit.cli.arguments import Command
+
 
 @dataclasses.dataclass
-class Client:
+class Client(Command):
     """Classify image files with a model that TF Serving serves.
 
     Example: keras-vit client cat.jpg dog.png --url http://localhost:8501/v1/models/photos
+
+    Args:
+        images: image files.
+        url: http://HOST:8501/v1/models/NAME for REST, grpc://HOST:8500/NAME for gRPC;
+            with /versions/N at the end for a version other than the newest.
+        top: classes to print for each image, the most likely first, of those that the model names.
+        timeout: seconds to wait for the server's answer to a request.
     """
 
     images: Annotated[
@@ -20,14 +29,9 @@ class Client:
         tyro.conf.Positional,
         tyro.conf.arg(metavar="IMAGE [IMAGE ...]", help_behavior_hint="(required)"),
     ]
-    """Image files."""
     url: str
-    """http://HOST:8501/v1/models/NAME for REST, grpc://HOST:8500/NAME for gRPC; with /versions/N
-    at the end for a version other than the newest."""
     top: int = 3
-    """Classes to print for each image, the most likely first, of those that the model names."""
     timeout: float = 60.0
-    """Seconds to wait for the server's answer to a request."""
 
     def run(self):
         """Print a line for each image; non-images are reported, and the exit status is then 1."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.cli.arguments import Command, ImageSize, ModelArgument
 from keras_vit.serving.formats import FORMATS, SIGNATURES, USUAL_SIGNATURES
 
 # More images hardly change the ranges of the activations, and all are held in memory.
@@ -15,47 +16,46 @@ PRECISIONS = tuple(dict.fromkeys(name for row in FORMATS.values() for name in ro
 
 
 @dataclasses.dataclass
-class Export:
+class Export(Command):
     """Write a trained model or a checkpoint for serving, preprocessing and labels included.
 
     Example: keras-vit export runs/photos serving/photos --verify photos/cat
+
+    Args:
+        directory: the model's directory; each export is a new version in it.
+        version: number of the version; the one after the last by default.
+        format: A SavedModel, for TF Serving, decodes images. Other formats take preprocessed
+            images.
+        signatures: signatures of a SavedModel; the first is its default.
+        top_k: number of the most likely classes that a SavedModel names.
+        batch_size: images in a request to a SavedModel; any number by default.
+        on_bad_image: what a SavedModel answers if an image cannot be decoded: an error with its
+            index, or zeros and a flag.
+        warmup_batch_sizes: sizes of the requests with which TF Serving warms up a SavedModel; by
+            default `--batch-size`, else 1. Without tensorflow-serving-api there are none.
+        quantize: store and compute in fewer bits, if the format can.
+        calibration: image files, or folders of them, to calibrate int8, if the format needs it: a
+            few hundred typical images.
+        verify: image files, or folders of them, on which to compare the export with the model.
     """
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
+    model: ModelArgument
     directory: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIRECTORY")]
-    """The model's directory; each export is a new version in it."""
     version: int | None = None
-    """Number of the version; the one after the last by default."""
     format: Literal[tuple(FORMATS)] = "saved_model"
-    """A SavedModel, for TF Serving, decodes images. Other formats take preprocessed images."""
     signatures: tuple[Literal[SIGNATURES], ...] = USUAL_SIGNATURES
-    """Signatures of a SavedModel; the first is its default."""
     top_k: int = 5
-    """Number of the most likely classes that a SavedModel names."""
     batch_size: int | None = None
-    """Images in a request to a SavedModel; any number by default."""
-    image_size: tuple[int, ...] | None = None
-    """Image size, one number or height and width: resizes a model for another size. A file that
-    does not record its size needs this."""
+    image_size: ImageSize = None
     on_bad_image: Literal["error", "flag"] = "error"
-    """What a SavedModel answers if an image cannot be decoded: an error with its index, or zeros
-    and a flag."""
     warmup_batch_sizes: tuple[int, ...] | None = None
-    """Sizes of the requests with which TF Serving warms up a SavedModel; by default `--batch-size`,
-    else 1. Without tensorflow-serving-api there are none."""
     quantize: Literal[PRECISIONS] | None = None
-    """Store and compute in fewer bits, if the format can."""
     calibration: tuple[pathlib.Path, ...] | None = None
-    """Image files, or folders of them, to calibrate int8, if the format needs it: a few hundred
-    typical images."""
     verify: tuple[pathlib.Path, ...] | None = None
-    """Image files, or folders of them, on which to compare the export with the model."""
 
     def run(self):
         """Export, and print where to."""
         from keras_vit.checkpoints.trained import load_trained
-        from keras_vit.cli.convert import as_image_size
         from keras_vit.models.model import image_spec_of
         from keras_vit.models.parts import stored_size
         from keras_vit.serving.encoded import find_images, preprocess_files, without_broken
@@ -68,7 +68,7 @@ class Export:
             verified = without_broken(find_images(self.verify))
         if self.calibration is not None:
             calibration = without_broken(some_of(find_images(self.calibration)))
-        model = load_trained(self.model, as_image_size(self.image_size))
+        model = load_trained(self.model, self.image_size)
         if calibration:
             calibration = preprocess_files(calibration, stored_size(model), image_spec_of(model))
         path = export(

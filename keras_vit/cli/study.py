@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.cli.arguments import Command, plain_table
 from keras_vit.cli.train import NamedRecipe
 from keras_vit.experiments.studies import STUDIES
 
@@ -14,7 +15,7 @@ _TUNE = "Values to choose from on the validation images, for each line of the st
 
 
 @dataclasses.dataclass
-class Study:
+class Study(Command):
     """Train by the same recipe with one thing changed, over several seeds, and draw the accuracies.
 
     The directory gets a table, a figure and the runs. The same command resumes a stopped study.
@@ -23,6 +24,28 @@ class Study:
     Example: keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits --workdir
     runs/positions --image-size 64 --epochs 5, or keras-vit study data-size digits_pretrain --data
     digits --workdir runs/sizes --values 0.1 1
+
+    Args:
+        recipe: recipe of the runs.
+        workdir: directory for the table, the figure and the runs.
+        data: as in `keras-vit train`. Models train on the train split; the accuracy is that of the
+            test split. The study of datasets does not need it.
+        models: names of variants, as `--model` of `keras-vit train`.
+        seeds: runs per setting, with the seed of the recipe and the seeds after it.
+        classes: classes to keep; all by default.
+        data_dir: directory of TensorFlow Datasets.
+        finetune: recipe by which the trained models are fine-tuned.
+        finetune_image_size: side of its images; by default that of the recipe.
+        finetune_data: dataset of the fine-tuning, whose test split is evaluated.
+        finetune_classes: classes to keep of `--finetune-data`; all by default.
+        finetune_fraction: share of its training images; all by default.
+        fewshot_data: dataset of the few-shot accuracy. For data-size it is measured without it,
+            too, on the dataset that is trained on, whose images and labels the model has seen.
+        fewshot_classes: classes to keep of `--fewshot-data`; all by default.
+        shots: labelled images per class of the few-shot accuracy, by default 5.
+        values: what is compared. For data-size shares of the training images (training takes the
+            same number of steps for every share), for shapes factors of the sizes, for datasets the
+            pre-training sets, for the others some of the kinds; by default those of the paper.
     """
 
     study: Annotated[
@@ -31,49 +54,28 @@ class Study:
         tyro.conf.arg(metavar="STUDY", help=f"One of {', '.join(STUDIES)}. Changed: {_WHAT}."),
     ]
     recipe: NamedRecipe
-    """Recipe of the runs."""
     workdir: pathlib.Path
-    """Directory for the table, the figure and the runs."""
     data: str | None = None
-    """As in `keras-vit train`. Models train on the train split; the accuracy is that of the test
-    split. The study of datasets does not need it."""
     models: tuple[str, ...] = ("ViT_Ti16",)
-    """Names of variants, as `--model` of `keras-vit train`."""
     seeds: int = 3
-    """Runs per setting, with the seed of the recipe and the seeds after it."""
     classes: tuple[str, ...] | None = None
-    """Classes to keep; all by default."""
     data_dir: pathlib.Path | None = None
-    """Directory of TensorFlow Datasets."""
     tune_learning_rates: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
     tune_weight_decays: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
     tune_dropouts: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
     tune_label_smoothings: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
     finetune: str | None = None
-    """Recipe by which the trained models are fine-tuned."""
     finetune_image_size: int | None = None
-    """Side of its images; by default that of the recipe."""
     finetune_data: str | None = None
-    """Dataset of the fine-tuning, whose test split is evaluated."""
     finetune_classes: tuple[str, ...] | None = None
-    """Classes to keep of `--finetune-data`; all by default."""
     finetune_fraction: float | None = None
-    """Share of its training images; all by default."""
     fewshot_data: str | None = None
-    """Dataset of the few-shot accuracy. For data-size it is measured without it, too, on the
-    dataset that is trained on, whose images and labels the model has seen."""
     fewshot_classes: tuple[str, ...] | None = None
-    """Classes to keep of `--fewshot-data`; all by default."""
     shots: int | None = None
-    """Labelled images per class of the few-shot accuracy, by default 5."""
     values: tuple[str, ...] | None = None
-    """What is compared. For data-size shares of the training images (training takes the same number
-    of steps for every share), for shapes factors of the sizes, for datasets the pre-training sets,
-    for the others some of the kinds; by default those of the paper."""
 
     def run(self):
         """Train, print the table and draw the figure."""
-        from keras_vit.cli.arguments import plain_table
         from keras_vit.experiments.grid import RESULTS
         from keras_vit.experiments.study_run import FIGURE, study, summary
         from keras_vit.inspection.figures.drawing import check_matplotlib

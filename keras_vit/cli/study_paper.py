@@ -3,28 +3,31 @@
 import dataclasses
 import pathlib
 
+from keras_vit.cli.arguments import Table
+
 
 @dataclasses.dataclass
-class Paper:
+class Paper(Table):
     """Print a table or figure of the ViT paper as rows, next to what is counted or measured here.
 
     Without options the tables and figures are listed.
 
     Example: keras-vit study paper --table 5 --measured runs/cifar10-seed-0 runs/cifar10-seed-1
+
+    Args:
+        table: number of a table, 1 to 9.
+        figure: number of a figure, 2 to 5, instead of a table.
+        measured: directories of your own runs (evaluated on the test split), of `keras-vit vtab` or
+            of `keras-vit study`, to print next to what the paper reports. NAME=DIRECTORY names the
+            row, such as ViT_L16/jft300m/cifar10=runs/cifar; by default it is found as in `keras-vit
+            evaluate`.
+        data_dir: directory of TensorFlow Datasets, to evaluate runs.
     """
 
     table: int | None = None
-    """Number of a table, 1 to 9."""
     figure: int | None = None
-    """Number of a figure, 2 to 5, instead of a table."""
     measured: tuple[str, ...] = ()
-    """Directories of your own runs (evaluated on the test split), of `keras-vit vtab` or of
-    `keras-vit study`, to print next to what the paper reports. NAME=DIRECTORY names the row, such
-    as ViT_L16/jft300m/cifar10=runs/cifar; by default it is found as in `keras-vit evaluate`."""
     data_dir: pathlib.Path | None = None
-    """Directory of TensorFlow Datasets, to evaluate runs."""
-    markdown: bool = False
-    """Print Markdown tables."""
 
     @property
     def needs_keras(self):
@@ -33,11 +36,9 @@ class Paper:
 
     def run(self):
         """Print the table."""
-        from keras_vit.cli.arguments import markdown_table, plain_table
         from keras_vit.experiments.paper_results import paper_rows
         from keras_vit.experiments.paper_tables import CONTENTS, paper_table
 
-        table = markdown_table if self.markdown else plain_table
         names = [f"Table {self.table}"] if self.table is not None else []
         names += [f"Figure {self.figure}"] if self.figure is not None else []
         if not names and not self.measured:
@@ -56,6 +57,11 @@ class Paper:
 
             tables += measured_tables(*names, self.measured, self.data_dir)
         for shown in tables:
-            lines = shown.title, table(shown.columns, shown.rows), *shown.notes
+            print(shown.title)
             # Markdown needs an empty line between paragraphs.
-            print(("\n\n" if self.markdown else "\n").join(lines), end="\n\n")
+            between = "\n" * self.markdown
+            print(between, end="")
+            self.print_table(shown.columns, shown.rows)
+            for note in shown.notes:
+                print(f"{between}{note}")
+            print()
