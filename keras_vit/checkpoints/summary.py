@@ -4,11 +4,15 @@ import dataclasses
 import math
 import os
 
+import keras
+import numpy as np
+
 from keras_vit.checkpoints.catalog.download import find_file
-from keras_vit.checkpoints.load import describe, warn_of_assumed
+from keras_vit.checkpoints.load import describe, from_checkpoint, warn_of_assumed
 from keras_vit.checkpoints.reader import open_checkpoint
-from keras_vit.models.options import Options
-from keras_vit.models.variants import match_variant
+from keras_vit.models.options import Options, changed_options
+from keras_vit.models.options import differences as option_differences
+from keras_vit.models.variants import match_variant, size_differences
 from keras_vit.models.vit import variable_shapes
 
 
@@ -91,3 +95,55 @@ def inspect_checkpoint(
             checkpoint.head_state(),
             tuple(checkpoint.naming.ignored),
         )
+
+
+def variant_differences(options, variant):
+    """Return one line per option that differs from those of a variant."""
+    different = size_differences(variant, options)
+    if "family" not in different:
+        different |= changed_options(options, variant)
+    return [f"{name}: {ours}, not {its}" for name, (ours, its) in different.items()]
+
+
+def differences(path, other, num_heads=None, image_size=None):
+    """Return one line per difference of two checkpoints: of options, names of classes, and values.
+
+    Args:
+        path: as in `from_checkpoint`.
+        other: another such path.
+        num_heads: as in `from_checkpoint`, for both.
+        image_size: as in `from_checkpoint`, for both.
+
+    Returns:
+        A list of strings.
+    """
+    models = [
+        from_checkpoint(file, image_size=image_size, num_heads=num_heads) for file in (path, other)
+    ]
+    ours, theirs = (model.options for model in models)
+    different = size_differences(ours, theirs)
+    if "family" not in different:
+        names = [*ours.names(), *ours.names("size", "training")]
+        different = option_differences(ours, theirs, names)
+    lines = [f"{name}: {own!r} and {its!r}" for name, (own, its) in different.items()]
+    named = (inspect_checkpoint(file, num_heads, image_size).class_names for file in (path, other))
+    # A different number of classes is a difference of options.
+    for index, (a, b) in enumerate(zip(*(names or () for names in named), strict=False)):
+        lines += [f"class {index}: {a!r} and {b!r}"] if a != b else []
+    return lines + _value_differences(*models)
+
+
+def _value_differences(model, other):
+    """Return one line per variable that only one model has, or whose shape or values differ."""
+    ours, theirs = ({v.path: v for v in m.weights} for m in (model, other))
+    lines = []
+    for path in dict.fromkeys((*ours, *theirs)):
+        if path not in ours or path not in theirs:
+            lines.append(f"{path}: only in the {'first' if path in ours else 'second'}")
+            continue
+        a, b = (keras.ops.convert_to_numpy(each[path].value) for each in (ours, theirs))
+        if a.shape != b.shape:
+            lines.append(f"{path}: {a.shape} and {b.shape}")
+        elif not np.array_equal(a, b):
+            lines.append(f"{path}: values differ by up to {np.abs(a - b).max():.3g}")
+    return lines

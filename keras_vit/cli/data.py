@@ -79,6 +79,7 @@ class Data(Command):
 
     def _draw(self, train, evaluated, source):
         """Draw masks, or images of training and of the split `evaluated` with its source."""
+        from keras_vit.data.loading import images_of_classes
         from keras_vit.data.sources.masks import examples_of
         from keras_vit.inspection.figures.drawing import draw_contact_sheet, draw_masks
 
@@ -190,34 +191,6 @@ def list_datasets():
         for row in DATASETS.values()
     ]
     print(plain_table(("dataset", "classes", *SPLITS), rows))
-
-
-def images_of_classes(dataset, count=24):
-    """Return images of a dataset, of as many classes as possible, and their labels."""
-    import numpy as np
-
-    images, labels = first_images(dataset, IMAGES_READ)
-    # The first of each class, then the second of each.
-    classes = [int(np.argmax(label)) if np.ndim(label) else int(label) for label in labels]
-    turns = [classes[:index].count(label) for index, label in enumerate(classes)]
-    chosen = sorted(range(len(images)), key=turns.__getitem__)[:count]
-    return images[chosen], [labels[index] for index in chosen]
-
-
-def first_images(dataset, count):
-    """Return the first images of a dataset as an array, and their labels."""
-    import numpy as np
-
-    from keras_vit.data.skipped import explaining_errors
-
-    images, labels = [], []
-    with explaining_errors(dataset):
-        for batch in dataset.as_numpy_iterator():
-            images += list(batch[0])
-            labels += list(batch[1])
-            if len(images) >= count:
-                break
-    return np.stack(images[:count]), labels[:count]
 
 
 def images_per_second(dataset, seconds=2.0):

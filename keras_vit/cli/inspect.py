@@ -49,8 +49,7 @@ class Inspect(Command):
 
     def read(self, trained):
         """Return the images, as an array."""
-        from keras_vit.cli.data import first_images
-        from keras_vit.data.loading import load
+        from keras_vit.data.loading import first_images, load
         from keras_vit.models.model import image_spec_of
 
         size, image_spec = trained.model.input_shape[1:3], image_spec_of(trained.model)

@@ -33,10 +33,12 @@ class InspectCheckpoint(Command):
 
     def run(self):
         """Print one fact per line."""
-        from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
+        from keras_vit.checkpoints.summary import (
+            differences,
+            inspect_checkpoint,
+            variant_differences,
+        )
         from keras_vit.models import list_variants
-        from keras_vit.models.options import changed_options
-        from keras_vit.models.variants import size_differences
 
         size = self.image_size
         summary = inspect_checkpoint(self.file, self.num_heads, size)
@@ -51,21 +53,9 @@ class InspectCheckpoint(Command):
             return
         variants = {row.name: row for row in list_variants()}
         if self.against in variants:
-            row = variants[self.against]
-            different = size_differences(row, summary.options)
-            if "family" not in different:
-                different |= changed_options(summary.options, row)
-            lines = [f"{name}: {ours}, not {its}" for name, (ours, its) in different.items()]
+            lines = variant_differences(summary.options, variants[self.against])
         else:
-            model, other = (
-                from_checkpoint(path, image_size=size, num_heads=self.num_heads)
-                for path in (self.file, self.against)
-            )
-            lines = option_differences(model, other)
-            lines += name_differences(
-                summary, inspect_checkpoint(self.against, self.num_heads, size)
-            )
-            lines += value_differences(model, other)
+            lines = differences(self.file, self.against, self.num_heads, size)
         more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
         print(f"\nagainst {self.against}: {len(lines) or 'no'} differences")
         for line in lines[:MAX_LISTED] + more:
@@ -94,41 +84,3 @@ def facts(summary):
     yield "parameters", f"{summary.parameters:,}"
     if summary.ignored:
         yield "ignored", f"arrays: {len(summary.ignored)}, such as {summary.ignored[0]}"
-
-
-def name_differences(summary, other):
-    """Return one line per class whose recorded names differ."""
-    # A different number of classes is a difference of options.
-    pairs = enumerate(zip(summary.class_names or (), other.class_names or (), strict=False))
-    return [f"class {index}: {a!r} and {b!r}" for index, (a, b) in pairs if a != b]
-
-
-def option_differences(model, other):
-    """Return one line per option that differs."""
-    from keras_vit.models.options import differences
-    from keras_vit.models.variants import size_differences
-
-    ours, theirs = model.options, other.options
-    different = size_differences(ours, theirs)
-    if "family" not in different:
-        different = differences(ours, theirs, [*ours.names(), *ours.names("size", "training")])
-    return [f"{name}: {own!r} and {its!r}" for name, (own, its) in different.items()]
-
-
-def value_differences(model, other):
-    """Return one line per variable that only one model has, or whose shape or values differ."""
-    import keras
-    import numpy as np
-
-    ours, theirs = ({v.path: v for v in m.weights} for m in (model, other))
-    lines = []
-    for path in dict.fromkeys((*ours, *theirs)):
-        if path not in ours or path not in theirs:
-            lines.append(f"{path}: only in the {'first' if path in ours else 'second'}")
-            continue
-        a, b = (keras.ops.convert_to_numpy(each[path].value) for each in (ours, theirs))
-        if a.shape != b.shape:
-            lines.append(f"{path}: {a.shape} and {b.shape}")
-        elif not np.array_equal(a, b):
-            lines.append(f"{path}: values differ by up to {np.abs(a - b).max():.3g}")
-    return lines

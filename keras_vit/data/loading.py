@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
@@ -14,6 +15,7 @@ from keras_vit.data.dataset import Dataset
 from keras_vit.data.exclusion import leave_out
 from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessing
 from keras_vit.data.images.transforms import ImageMaker
+from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.kinds import KINDS, find_kind
 from keras_vit.data.sources.masks import MaskMaker
@@ -210,3 +212,25 @@ def splits_of(name):
         return tuple(DATASETS[name].splits)
     kind, _ = find_kind(name)
     return SPLITS if kind is None else kind.splits
+
+
+def first_images(batches, count):
+    """Return the first images of batches of `load` as an array, and a list of their labels."""
+    images, labels = [], []
+    with explaining_errors(batches):
+        for batch in batches.as_numpy_iterator():
+            images += list(batch[0])
+            labels += list(batch[1])
+            if len(images) >= count:
+                break
+    return np.stack(images[:count]), labels[:count]
+
+
+def images_of_classes(batches, count=24, read=200):
+    """Return images and labels of as many classes as possible, among the first that are read."""
+    images, labels = first_images(batches, read)
+    # The first of each class, then the second of each.
+    classes = [int(np.argmax(label)) if np.ndim(label) else int(label) for label in labels]
+    turns = [classes[:index].count(label) for index, label in enumerate(classes)]
+    chosen = sorted(range(len(images)), key=turns.__getitem__)[:count]
+    return images[chosen], [labels[index] for index in chosen]
