@@ -10,7 +10,6 @@ import tyro
 
 from keras_vit.cli.arguments import Command, plain_table
 from keras_vit.data.images.preprocessing import AUGMENTATIONS
-from keras_vit.data.sources.kinds import has_path
 from keras_vit.data.sources.splits import SPLITS
 
 # Number of classes whose names are printed.
@@ -160,26 +159,6 @@ def print_left_out(left_out):
 
     if left_out:
         print(describe_left_out(left_out))
-
-
-def describe_part(name, source, split, classes=None):
-    """Describe the size of a split of a dataset that has no splits of its own.
-
-    Args:
-        name: name of the dataset.
-        source: its `Source`, or that of one worker.
-        split: name of the split.
-        classes: names of the classes to keep. Returns: A line, or `None` if the dataset has splits
-            or the split is all of it.
-    """
-    from keras_vit.data.loading import find_source
-
-    if not has_path(name) or not source.has_no_splits:
-        return None
-    part, whole = (
-        find_source(name, names, classes).num_examples for names in (split, "+".join(SPLITS))
-    )
-    return None if part == whole else f"{name}: {part} of {whole} images, the split {split}"
 
 
 def list_datasets():

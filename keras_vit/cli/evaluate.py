@@ -76,7 +76,7 @@ class Evaluate(Reading):
 
     def _evaluate(self):
         """Print the metrics of a model, and return them."""
-        from keras_vit.cli.data import describe_part, print_left_out
+        from keras_vit.cli.data import print_left_out
         from keras_vit.evaluation.classification import predictions
         from keras_vit.experiments.trained_model import open_trained
         from keras_vit.training import distribution
@@ -89,12 +89,6 @@ class Evaluate(Reading):
         dataset, is_first = batches.info.dataset, distribution.is_first_process()
         self._check(trained.model, batches)
         print_left_out(batches.info.left_out)
-        is_own = trained.is_own_data(self.data)
-        part = (
-            None if is_own else describe_part(self.data, dataset.source, self.split, self.classes)
-        )
-        if is_first and part is not None:
-            print(f"{part}; `--split train+validation+test` evaluates all")
         trained.warn_if_trained_on(dataset.source)
         if dataset.source.has_masks:
             return self._evaluate_masks(trained.model, dataset.source)

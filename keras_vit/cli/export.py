@@ -92,30 +92,14 @@ class Export(Command):
                 verify(model, path, verified, output=has_features_alone and "features")
             )
         if FORMATS[self.format].has_signatures:
-            print(_next_commands(model, self.directory, path.parent.name))
+            directory = shlex.quote(str(self.directory))
+            print(f"Next: docker compose --project-directory {directory} up")
 
 
 def some_of(files):
     """Return at most `MAX_CALIBRATION` files, evenly spaced in the list."""
     count = min(MAX_CALIBRATION, len(files))
     return [files[number * len(files) // count] for number in range(count)]
-
-
-def _next_commands(model, directory, name):
-    from keras_vit.models.parts import is_segmenter, output_name
-    from keras_vit.serving.export import served_name
-
-    directory, name = shlex.quote(str(directory)), served_name(name)
-    serve = f"docker compose --project-directory {directory} up"
-    if output_name(model) == "features":
-        outputs = "--output FEATURES --outputs features"
-        commands = [f"keras-vit predict {directory} IMAGES {outputs}", serve]
-    elif is_segmenter(model):
-        commands = [serve]
-    else:
-        ask = f"keras-vit client IMAGE --url http://localhost:8501/v1/models/{name}"
-        commands = [f"keras-vit predict {directory} IMAGE", serve, ask]
-    return "Next: " + "\n      ".join(commands)
 
 
 def facts_of(model, source, quantize=None):

@@ -252,12 +252,9 @@ def describe_fewshot(row):
     """Describe the few-shot accuracies of a measurement."""
     shown = []
     for name, mean in row.items():
-        if name == "step" or name.endswith("_std"):
-            continue
-        spread = row.get(f"{name}_std")
-        shots = name.removeprefix("fewshot_").removesuffix("shot")
-        deviation = "" if spread is None else f" ± {spread:.2%}"
-        shown.append(f"{shots}-shot accuracy {mean:.2%}{deviation}")
+        if name.endswith("shot"):
+            spread = f" ± {row[f'{name}_std']:.2%}" if f"{name}_std" in row else ""
+            shown.append(f"{name[8:-4]}-shot accuracy {mean:.2%}{spread}")
     return f"After {row['step']} steps: {', '.join(shown)}"
 
 

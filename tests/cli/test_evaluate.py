@@ -83,13 +83,3 @@ def test_classes_of_a_checkpoint_in_another_order(tmp_path, capsys):
         path = tmp_path / names[0]
         keras_vit.save_checkpoint(model, path, "huggingface", class_names=names)
         assert message in command(capsys, "evaluate", path, "--data", f"folder:{tmp_path}/photos")
-
-
-def test_a_part_of_other_data_is_told(tmp_path, capsys):
-    write_folder(tmp_path / "photos", count=10)
-    path = tmp_path / "model.keras"
-    classifier(num_classes=2).save(path)
-    arguments = ["evaluate", path, "--data", f"folder:{tmp_path / 'photos'}"]
-    told = "photos: 4 of 20 images, the split test; `--split train+validation+test` evaluates all"
-    assert told in run(capsys, *arguments)
-    assert "evaluates all" not in run(capsys, *arguments, "--split", "train+validation+test")
