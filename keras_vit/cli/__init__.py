@@ -26,11 +26,9 @@ from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
 from keras_vit.cli.models import Models
 from keras_vit.cli.predict import Predict
 from keras_vit.cli.quickstart import Quickstart
-from keras_vit.cli.resume import Resume
 from keras_vit.cli.search import Search
-from keras_vit.cli.study import Study
-from keras_vit.cli.study_paper import Paper
-from keras_vit.cli.train import Train
+from keras_vit.cli.study import Paper, Study
+from keras_vit.cli.train import Resume, Train
 from keras_vit.cli.vtab import Vtab
 from keras_vit.core.process import is_out_of_memory, without_stderr
 from keras_vit.core.text import printable

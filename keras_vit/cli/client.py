@@ -45,7 +45,7 @@ class Client(Command):
 
 def _print_classes(image, server, top):
     """Print the classes of an image, and return whether it could be decoded."""
-    from keras_vit.cli.predict_lines import print_classes
+    from keras_vit.cli.predict import print_classes
     from keras_vit.serving.client import BadImageError
     from keras_vit.serving.encoded import read_image
 

@@ -81,7 +81,7 @@ def predicted_features(record, images, other=None):
     """Yield ids, features and errors of images by the model of a record, or those of a store."""
     import numpy as np
 
-    from keras_vit.cli.predict_lines import predicted
+    from keras_vit.cli.predict import predicted
     from keras_vit.data.inputs import find_images
     from keras_vit.serving import Predictor
     from keras_vit.serving.predictor import digest_of_model
