@@ -41,7 +41,7 @@ class Quickstart(Command):
         from keras_vit.data import load
         from keras_vit.evaluation import evaluate
         from keras_vit.inspection.figures.drawing import check_matplotlib, draw_predictions
-        from keras_vit.serving import export
+        from keras_vit.serving.export import export
         from keras_vit.training import RECIPES
 
         check_matplotlib()
