@@ -47,7 +47,7 @@ def test_images_are_turned_as_the_run_turned_them(tmp_path):
         (run / "run.json").write_text(json.dumps({"recipe": recipe}))
         trained = open_trained(run)
         dataset = trained.load(f"folder:{photos}", "test", batch_size=2, classes=None, **given)
-        assert dataset.info.preprocessing.upright is expected
+        assert dataset.info.dataset.maker.preprocessing.upright is expected
 
 
 @pytest.mark.parametrize(

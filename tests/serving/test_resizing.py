@@ -86,9 +86,9 @@ def test_evaluation(model, tmp_path):
     model.save(tmp_path / "model.keras")
     trained = open_trained(tmp_path / "model.keras")
     data = trained.load(f"folder:{photos}", "test", batch_size=8)
-    assert data.info.preprocessing.image_spec == RESIZING
+    assert data.info.dataset.maker.preprocessing.image_spec == RESIZING
     cropped = trained.load(f"folder:{photos}", "test", batch_size=8, central_crop_from=20)
-    assert cropped.info.preprocessing.image_spec == WHOLE_IMAGE
+    assert cropped.info.dataset.maker.preprocessing.image_spec == WHOLE_IMAGE
 
 
 def test_a_model_of_another_size_keeps_it(model):

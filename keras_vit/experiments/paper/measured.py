@@ -122,7 +122,7 @@ def _measure_run(name, path, row, data_dir):
     test = trained.load(other, "test", batch_size=32, data_dir=data_dir)
     if is_named:
         check_meant(row, trained.model, other or data, len(test.class_names))
-    trained.warn_if_trained_on(test.source)
+    trained.warn_if_trained_on(test.info.dataset.source)
     accuracy = evaluate(trained.model, test)["accuracy"]
     return row, accuracy, f"{path}: {row.compare(accuracy, trained.model.input_shape[1:3])}"
 
