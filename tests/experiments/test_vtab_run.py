@@ -12,7 +12,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from keras_vit.checkpoints.trained import model_digest
-from keras_vit.data import DATASETS, load
+from keras_vit.data import DATASETS, find_source, load
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.experiments import vtab, vtab_run
 from keras_vit.experiments.vtab_tasks import check_data
@@ -119,7 +119,7 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
         assert re.search(rf"\n{task} +{100 * accuracies[task]:.2f} %\n", out)
     mean = 100 * np.mean([accuracies[task] for task in RUN])
     assert re.search(rf"\nVTAB-1k, mean of 2 of 19 +{mean:.2f} %\n", out)
-    monkeypatch.setattr(job, "fit", no_training)
+    monkeypatch.setattr(job, "train", no_training)
     # The data are not needed any more.
     again = run(capsys, *command, "--data-dir", tmp_path, "--markdown")
     assert again.count("done before") == 2
@@ -134,14 +134,18 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
 def test_a_learning_rate_is_chosen_on_200_images(command, tmp_path, capsys, monkeypatch):
     trained = []
 
-    def fit(recipe, model, data, workdir, facts, **options):
-        counts = [dataset and dataset.num_examples for dataset in data]
+    def train(recipe, model, data, workdir, split, validation, data_dir, facts, **options):
+        splits = (
+            part and find_source(data, part, data_dir=data_dir) for part in (split, validation)
+        )
+        counts = [source and source.num_examples for source in splits]
         where = str(workdir.relative_to(tmp_path / "vtab"))
-        trained.append((where, recipe.learning_rate, *counts, facts.get("sweep")))
-        return [{"val_accuracy": accuracies[recipe.learning_rate]}]
+        trained.append((where, recipe.learning_rate, *counts, (facts or {}).get("sweep")))
+        history = [{"val_accuracy": accuracies[recipe.learning_rate]}]
+        return job.Run(tiny_model(num_classes=2), history, workdir, recipe)
 
     accuracies = {0.1: 0.5, 0.2: 0.75, 0.4: 0.25}
-    monkeypatch.setattr(job, "fit", fit)
+    monkeypatch.setattr(job, "train", train)
     rates = ("--learning-rates", "0.4", "0.2", "0.1")
     out = run(capsys, *command, "--tasks", "patch_camelyon", *rates)
     assert trained == [
@@ -160,7 +164,7 @@ def test_data_that_are_not_there(command, tmp_path, capsys, monkeypatch, data_di
         raise ConnectionError("no network")
 
     monkeypatch.setattr("requests.Session.get", fail)
-    monkeypatch.setattr(job, "fit", no_training)
+    monkeypatch.setattr(job, "train", no_training)
     with pytest.raises(SystemExit):
         run(capsys, *command, "--tasks", "dtd", "sun397", "resisc45")
     # After the progress bars of TensorFlow Datasets.

@@ -61,6 +61,5 @@ def test_study(name, tmp_path, monkeypatch, capsys):
             assert row[column] is None or 0 <= row[column] <= 1
     assert all(any(row[column] is not None for row in rows) for column in columns)
     assert (tmp_path / "study.png").stat().st_size > 10_000
-    monkeypatch.setattr(job, "fit", no_training)
-    monkeypatch.setattr(job, "make_model", no_training)
+    monkeypatch.setattr(job, "train", no_training)
     assert study(name, RECIPE, data, tmp_path, **options) == rows
