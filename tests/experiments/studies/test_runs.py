@@ -50,10 +50,11 @@ def test_a_run_records_how_many_images_it_trains_on(tmp_path, monkeypatch):
     options = {"classes": ("0", "1"), "fractions": (0.1,)}
     plan = make_plan("data-size", recipe, "digits", tmp_path, **options)
     num_images = train_setting(plan, *plan.settings, 0).num_images
-    assert num_images == find_source("digits", "train", ("0", "1")).part(0.1).num_examples < 50
+    source = find_source("digits", "train", ("0", "1"))
+    assert num_images == source.part(0.1).num_examples < 50
     assert given["fraction"] == 0.1
     # As many steps as for all images.
-    assert given["epoch_examples"] == find_source("digits", "train", ("0", "1")).num_examples
+    assert given["epoch_examples"] == source.num_examples
 
 
 def test_fine_tuning_takes_the_compute_of_the_model_that_it_was_given():
