@@ -42,6 +42,7 @@ def test_the_best_model_is_measured(tmp_path, monkeypatch):
     assert found["images"] == 20 and 0 <= found["fewshot"] <= 1
 
 
+@pytest.mark.slow
 def test_a_share_is_trained_for_as_many_steps_as_all_images(tmp_path, monkeypatch):
     recorded = {}
 

@@ -56,7 +56,7 @@ def _read(file):
             rows = list(csv.reader(stream, strict=True))
         except csv.Error as error:
             raise ValueError(
-                f"A CSV file must have closed quotes. Received: {str(file)!r}, {error}"
+                f"A CSV file must be well-formed. Received: {str(file)!r}, {error}"
             ) from error
     found = {}
     for number, row in enumerate(rows, 1):
