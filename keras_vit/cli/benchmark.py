@@ -13,8 +13,8 @@ from keras_vit.cli.arguments import Policy, Table
 class Benchmark(Table):
     """Measure how fast a model is on this machine, and how large a batch fits into its memory.
 
-    Each line has the batch size with the most images per second, the peak memory with it, and the
-    largest batch that fits: tried on an accelerator, and estimated (~) on a CPU.
+    Each line has the batch size with the most images per second, the peak memory with it, and an
+    estimate of the largest batch that fits.
 
     Example: keras-vit benchmark ViT_B16 --image-sizes 224 384
 
@@ -62,20 +62,15 @@ class Benchmark(Table):
                 f"Received: {str(output)!r}, which exists"
             )
         options = ("models", "image_sizes", "batch_sizes", "tasks", "dtype", "seconds")
-        found = benchmark(
-            **{name: getattr(self, name) for name in options},
-            show=lambda text: progress.set_postfix_str(text),
-        )
+        found = benchmark(**{name: getattr(self, name) for name in options})
         costs, rows = [], []
         # One that fails later does not lose those before it.
         try:
-            with tqdm.tqdm(desc="measuring") as progress:
-                for cost in found:
-                    progress.update()
-                    costs.append(cost)
-                    rows += csv_rows(cost)
-                    if output is not None and rows:
-                        write_csv(output, rows)
+            for cost in tqdm.tqdm(found, "measuring"):
+                costs.append(cost)
+                rows += csv_rows(cost)
+                if output is not None and rows:
+                    write_csv(output, rows)
         finally:
             if costs:
                 self.print_table(COLUMNS, map(cells, costs))
@@ -88,7 +83,7 @@ class Benchmark(Table):
 
 COLUMNS = (
     *("model", "pixels", "task", "dtype", "images/s", "batch", "peak memory, GiB"),
-    "largest batch",
+    "largest batch (estimate)",
 )
 
 
@@ -106,8 +101,7 @@ def csv_rows(cost):
 
 def cells(cost):
     """Return the cells of a `Cost`."""
-    mark = "~" if cost.is_estimated and cost.largest_batch else ""
-    largest = "?" if cost.largest_batch is None else f"{mark}{cost.largest_batch:,}"
+    largest = "?" if cost.largest_batch is None else f"{cost.largest_batch:,}"
     best = "-", "-", "-"
     if cost.points:
         batch_size, speed, memory = cost.best

@@ -26,10 +26,9 @@ class Evaluate(Reading):
         confusion: new CSV file of the confusion matrix: one row per class, one column per
             prediction.
         confusion_figure: new PNG file of a figure of the confusion matrix.
-        compare: name of a reported accuracy to compare with, such as
+        compare: name of a reported accuracy to compare that of the test split with, such as
             ViT_L16/jft300m/cifar10 (Table 2 of the paper) or a name of `keras-vit checkpoints`. By
-            default the row for this model, if it is a published file or a run of a recipe of the
-            paper.
+            default that of the model, if it is a published file.
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -92,8 +91,10 @@ class Evaluate(Reading):
         trained.warn_if_trained_on(dataset.source)
         if dataset.source.has_masks:
             return self._evaluate_masks(trained.model, dataset.source)
-        wanted = {"compare": self.compare, "central_crop_from": self.central_crop_from}
-        reported = trained.find_reported(self.data, self.split, len(batches.class_names), **wanted)
+        reported = None
+        if self.split == "test":
+            num_classes = len(batches.class_names)
+            reported = trained.find_reported(self.data, num_classes, self.compare)
         predicted = predictions(trained.model, batches)
         if len(batches.info.skipped):
             # Each process prints its own.

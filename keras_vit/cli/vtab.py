@@ -49,14 +49,13 @@ class Vtab(Table):
 
     def run(self):
         """Train on the tasks that are not done, and print the table."""
-        from keras_vit.experiments.vtab_run import vtab_seeds
+        from keras_vit.experiments.vtab_run import vtab
         from keras_vit.experiments.vtab_tables import describe_row, table_columns, table_rows
 
         own = ("markdown", "debug")
-        options = {name: value for name, value in vars(self).items() if name not in own}
-        runs = [*vtab_seeds(**options).values()]
-        row = runs[0].reported
-        self.print_table(table_columns(row), table_rows([r.accuracies for r in runs], row))
+        found = vtab(**{name: value for name, value in vars(self).items() if name not in own})
+        row = found.reported
+        self.print_table(table_columns(row), table_rows([*found.accuracies.values()], row))
         if row is not None:
-            print(describe_row(row, runs[0].recipe))
+            print(describe_row(row, found.recipe))
         print(f"results: {shlex.quote(str(self.workdir.expanduser().resolve()))}")

@@ -11,82 +11,67 @@ import tensorflow as tf
 from keras_vit.builders import build
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.checkpoints.trained import load_trained
-from keras_vit.core.process import is_out_of_memory, peak_memory
+from keras_vit.core.process import available_memory, peak_memory
 from keras_vit.layers.base import parts
 from keras_vit.models import freeze_blocks
 from keras_vit.models.variants import is_variant
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import RECIPES
 
-# Of new heads.
-NUM_CLASSES = 1000
-IMAGE_SIZE = 224
+# Of new heads, and of models of any size.
+NUM_CLASSES, IMAGE_SIZE = 1000, 224
 _MOST_STEPS = 100
 
 
 def measure(model, image_size, task, dtype, batch_size, seconds):
-    """Return images per second, peak memory and facts of a batch; `None` if it does not fit."""
-    try:
-        built = build_or_load(model, image_size, task, dtype)
-        speed = images_per_second(make_step(built, task, batch_size), batch_size, seconds)
-    except Exception as error:
-        if is_out_of_memory(error):
-            return None
-        raise
+    """Return images per second, peak memory, memory, image size and dtype of a batch."""
+    built = build_or_load(model, image_size, task, dtype)
+    speed = images_per_second(make_step(built, task, batch_size), batch_size, seconds)
     # That of most layers, as int8_from_float32.
-    policies = [part.dtype_policy.name for part in parts(built) if hasattr(part, "kernel")]
-    peak = accelerator_peak()
-    facts = {"image_size": built.input_shape[1], "dtype": statistics.mode(policies)}
-    return speed, peak or peak_memory(), {**facts, "is_accelerator": peak is not None}
+    dtype = statistics.mode(p.dtype_policy.name for p in parts(built) if hasattr(p, "kernel"))
+    return speed, *memory(), round(math.prod(image_shape(built)[:2]) ** 0.5), dtype
 
 
 def build_or_load(model, image_size, task, dtype):
-    """Return a model of square images: a new one by its name, or a trained one.
+    """Return a new model by its name, or a trained one.
 
     A trained model keeps its kernels, int8 ones too, unless it is trained or gets a dtype.
     """
+    # A .keras file has its own dtype.
+    options = {} if dtype is None else {"dtype": dtype}
     if is_variant(model):
-        size = image_size or IMAGE_SIZE
-        return build(model, num_classes=NUM_CLASSES, image_size=size, dtype=dtype)
+        return build(model, num_classes=NUM_CLASSES, image_size=image_size or IMAGE_SIZE, **options)
     if task == "forward" and dtype is None:
-        built = load_trained(model, image_size)
-    else:
-        # A .keras file has its own dtype.
-        options = {} if dtype is None else {"dtype": dtype}
-        built = from_checkpoint(
-            model, None if task == "forward" else NUM_CLASSES, image_size, **options
-        )
-    height, width = built.input_shape[1:3]
-    if height is None or height != width:
-        raise ValueError(
-            "`image_sizes` must be given for a model of any size, or of images that are not square."
-            f" Received: model={model!r} for images of {height} x {width} pixels"
-        )
-    return built
+        return load_trained(model, image_size)
+    num_classes = NUM_CLASSES if task == "training" else None
+    return from_checkpoint(model, num_classes, image_size, **options)
+
+
+def image_shape(built):
+    """Return height, width and channels of the images; models of any size get 224 pixels."""
+    return [side or IMAGE_SIZE for side in built.input_shape[1:]]
 
 
 def make_step(built, task, batch_size):
     """Return a function of a number of steps, which computes them on one batch."""
     rng = np.random.default_rng(0)
-    images = 2 * rng.random((1, *built.input_shape[1:]), dtype="float32") - 1
-    images = np.repeat(images, batch_size, axis=0)
+    image = 2 * rng.random((1, *image_shape(built)), dtype="float32") - 1
+    labels = rng.integers(NUM_CLASSES, size=batch_size)
+    batch = np.repeat(image, batch_size, axis=0), labels
+    repeated = tf.data.Dataset.from_tensors(batch).repeat
     if task == "forward":
-        repeated = tf.data.Dataset.from_tensors((images,))
-        return lambda steps: built.predict(repeated.repeat(steps), verbose=0)
+        return lambda steps: built.predict(repeated(steps), verbose=0)
     # All layers, as by `keras-vit train`.
     freeze_blocks(built, 0)
-    built.compile(
-        optimizer=make_optimizer(RECIPES["pretrain"], built, 100_000),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    )
-    repeated = tf.data.Dataset.from_tensors((images, rng.integers(NUM_CLASSES, size=batch_size)))
-    return lambda steps: built.fit(repeated.repeat(steps), shuffle=False, verbose=0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    built.compile(make_optimizer(RECIPES["pretrain"], built, 100_000), loss)
+    return lambda steps: built.fit(repeated(steps), shuffle=False, verbose=0)
 
 
 def images_per_second(step, batch_size, seconds):
     """Return the speed of steps, as many as take some seconds.
 
-    The first call compiles and is not counted. The fastest of several runs counts: others were held
+    The first call compiles and is not counted. The fastest of three runs counts: others were held
     up by something else.
     """
 
@@ -96,22 +81,27 @@ def images_per_second(step, batch_size, seconds):
         return time.perf_counter() - begin
 
     step(1)
-    once = timed(1)
-    steps = min(max(math.ceil(seconds / once), 1), _MOST_STEPS)
-    return batch_size * steps / min(timed(steps) for _ in range(3 if once < seconds else 1))
+    steps = min(max(math.ceil(seconds / timed(1)), 1), _MOST_STEPS)
+    return batch_size * steps / min(timed(steps) for _ in range(3 if steps > 1 else 1))
 
 
-def accelerator_peak():
-    """Return the peak memory of the first accelerator, in bytes, or `None` on a CPU."""
-    backend = keras.backend.backend()
-    if backend == "jax":
+def memory():
+    """Return the peak of the memory so far and all of it, in bytes.
+
+    Both are those of the first accelerator, if there is one; TensorFlow does not tell how much a
+    GPU has.
+    """
+    if keras.backend.backend() == "jax":
         import jax
 
-        return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
-    if backend == "torch":
+        stats = jax.local_devices()[0].memory_stats()
+        if stats:
+            return stats["peak_bytes_in_use"], stats.get("bytes_limit")
+    elif keras.backend.backend() == "torch":
         import torch
 
-        return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
-    if tf.config.list_physical_devices("GPU"):
-        return tf.config.experimental.get_memory_info("GPU:0")["peak"]
-    return None
+        if torch.cuda.is_available():
+            return torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
+    elif tf.config.list_physical_devices("GPU"):
+        return tf.config.experimental.get_memory_info("GPU:0")["peak"], None
+    return peak_memory(), available_memory()

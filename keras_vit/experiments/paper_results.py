@@ -7,8 +7,6 @@ import functools
 import pathlib
 
 FOLDER = pathlib.Path(__file__).with_name("paper")
-# Where the paper draws a result without its number.
-DRAWN = "drawn, not printed"
 
 
 @functools.cache
@@ -42,7 +40,6 @@ class PaperResult:
         setting: what else identifies the result in its table, such as `"7 epochs"`.
         study: name of the setting in the study that repeats the table, or empty.
         image_size: side of the evaluated images in pixels, or empty if it is not told.
-        recipe: name of the recipe that fine-tunes the published model likewise, or empty.
 
     Example:
     >>> result = paper_results("Table 2")[1]
@@ -59,7 +56,6 @@ class PaperResult:
     setting: str = ""
     study: str = ""
     image_size: str = ""
-    recipe: str = ""
 
     def __str__(self):
         std = f" ± {self.printed_std}" if self.printed_std else ""

@@ -4,9 +4,8 @@ import dataclasses
 import statistics
 
 from keras_vit.core.arguments import check_choice
-from keras_vit.evaluation.costs import count_parameters
+from keras_vit.evaluation.costs import count_parameters, count_training_exaflops
 from keras_vit.experiments.paper_results import TITLES, paper_results, paper_rows
-from keras_vit.experiments.scaling_study import SCALING_STUDY, count_exaflops
 from keras_vit.experiments.vtab_tables import mean_accuracies
 from keras_vit.models.variants import find_variant
 from keras_vit.training.recipes import RECIPES
@@ -14,6 +13,31 @@ from keras_vit.training.recipes import RECIPES
 CONTENTS = {row["source"]: row["title"] for row in paper_rows("contents")}
 # Table 7's average is over these; Figure 5's is "over 5 datasets".
 AVERAGED = tuple(row.dataset for row in paper_results("Table 7")[::4] if row.dataset != "average")
+# The images and classes of JFT-300M.
+NUM_IMAGES, NUM_CLASSES = 303e6, 18_000
+
+
+def _scaling_study():
+    found = {}
+    for row in paper_results("Table 6"):
+        run = row.model, row.builder, int(row.setting.removesuffix(" epochs"))
+        found.setdefault(run, {})[row.dataset] = row
+    return found
+
+
+# The runs of Table 6, pre-trained on JFT-300M (section 4.4): from model, builder and epochs to the
+# results by dataset.
+SCALING_STUDY = _scaling_study()
+
+
+def count_exaflops(builder, epochs):
+    """Return the compute of a pre-training on JFT-300M, in exaFLOPs.
+
+    Example:
+    >>> round(count_exaflops("ViT_B16", 7))
+    224
+    """
+    return count_training_exaflops(find_variant(builder), NUM_IMAGES, epochs, NUM_CLASSES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +77,7 @@ def paper_table(name: str) -> PaperTable:
     ('ViT-B/16', '77.91', '83.97', '84.15')
     """
     check_choice("name", name, tuple(CONTENTS))
-    columns, *rows = _TABLES[name]()
+    columns, *rows = _pivot(*_PIVOTS[name]) if name in _PIVOTS else _TABLES[name]()
     notes = (row["note"] for row in paper_rows("notes") if name in row["source"].split("; "))
     title = f"{name} of the ViT paper (arXiv 2010.11929): {CONTENTS[name]}"
     return PaperTable(title, columns, tuple(rows), tuple(notes))
@@ -76,11 +100,6 @@ def _pivot(results, corner, row_of, column_of, missing="-"):
 
 def _dataset(result):
     return TITLES[result.dataset]
-
-
-def _table_2():
-    """The largest models after fine-tuning."""
-    return _pivot(paper_results("Table 2"), "dataset", _dataset, lambda row: row.title)
 
 
 def _table_1():
@@ -120,47 +139,16 @@ def _table_4():
             yield row["datasets"], row["steps"], row["base LR"], name, *own
 
 
-def _table_5():
-    """Accuracy by pre-training set."""
-    return _pivot(
-        paper_results("Table 5"),
-        "pre-training, dataset",
-        lambda row: f"{TITLES[row.pretraining]}, {_dataset(row)}",
-        lambda row: row.model,
-    )
-
-
 def _table_6():
     """Accuracy and compute, with our count of the compute."""
-    results = paper_results("Table 6")
-    (_, *columns), *rows = _pivot(results, "", lambda row: (row.model, row.setting), _dataset)
-    yield "model", "builder", "epochs", *columns, "counted", "counted / reported"
-    for ((model, _), *cells), run in zip(rows, SCALING_STUDY, strict=True):
-        counted = count_exaflops(run)
-        ours = f"{counted:,.1f}", f"{counted / run.exaflops:.3f}"
-        yield model, run.builder, str(run.epochs), *cells, *ours
-
-
-def _table_7():
-    """Optimizers of ResNets."""
-    results = paper_results("Table 7")
-    return _pivot(results, "dataset", _dataset, lambda row: f"{row.model}, {row.setting}")
-
-
-def _table_8():
-    """Position embeddings, and where they are added."""
-    parts = [lambda row, place=place: row.setting.partition(", ")[place] for place in (0, 2)]
-    return _pivot(paper_results("Table 8"), "position embedding", *parts, "N/A")
-
-
-def _table_9():
-    """VTAB-1k by task."""
-    return _pivot(
-        paper_results("Table 9"),
-        "task",
-        lambda row: "mean" if row.dataset == "vtab" else row.dataset,
-        lambda row: row.title,
-    )
+    datasets = tuple(dict.fromkeys(row.dataset for row in paper_results("Table 6")))
+    titles = (TITLES[dataset] for dataset in datasets)
+    yield "model", "builder", "epochs", *titles, "counted", "counted / reported"
+    for (model, builder, epochs), results in SCALING_STUDY.items():
+        counted = count_exaflops(builder, epochs)
+        ours = f"{counted:,.1f}", f"{counted / results['exaflops'].value:.3f}"
+        cells = (str(results[dataset]) if dataset in results else "-" for dataset in datasets)
+        yield model, builder, str(epochs), *cells, *ours
 
 
 def _figure_2():
@@ -175,12 +163,6 @@ def _figure_2():
         yield tuple(cell or own[column] for column, cell in row.items() if column != "source")
 
 
-def _figure_3():
-    """Accuracy on ImageNet by pre-training set."""
-    results = [row for row in paper_results("Table 5") if row.dataset == "imagenet2012"]
-    return _pivot(results, "model", lambda row: row.model, lambda row: TITLES[row.pretraining])
-
-
 def _figure_4():
     """Few-shot accuracy by the number of images of JFT-300M, as it is described."""
     yield tuple(paper_rows("Figure 4")[0])[1:]
@@ -190,30 +172,49 @@ def _figure_4():
 def _figure_5():
     """Accuracy by the compute of pre-training."""
     yield "model", "epochs", "exaFLOPs", "counted", "average of 5 datasets", "ImageNet"
-    for run in SCALING_STUDY:
-        values = {
-            result.dataset: result
-            for result in paper_results("Table 6")
-            if (result.model, result.setting) == (run.name, f"{run.epochs} epochs")
-        }
-        average = statistics.mean(values[dataset].value for dataset in AVERAGED)
-        cells = str(values["exaflops"]), f"{count_exaflops(run):,.1f}", f"{average:.2f}"
-        yield run.name, str(run.epochs), *cells, str(values["imagenet2012"])
+    for (model, builder, epochs), results in SCALING_STUDY.items():
+        average = statistics.mean(results[dataset].value for dataset in AVERAGED)
+        counted = f"{count_exaflops(builder, epochs):,.1f}"
+        cells = str(results["exaflops"]), counted, f"{average:.2f}", str(results["imagenet2012"])
+        yield model, str(epochs), *cells
 
 
 # Generators of the columns and the rows.
 _TABLES = {
     "Table 1": _table_1,
-    "Table 2": _table_2,
     "Table 3": _table_3,
     "Table 4": _table_4,
-    "Table 5": _table_5,
     "Table 6": _table_6,
-    "Table 7": _table_7,
-    "Table 8": _table_8,
-    "Table 9": _table_9,
     "Figure 2": _figure_2,
-    "Figure 3": _figure_3,
     "Figure 4": _figure_4,
     "Figure 5": _figure_5,
+}
+# Tables of results alone: the arguments of `_pivot`.
+_PIVOTS = {
+    "Table 2": (paper_results("Table 2"), "dataset", _dataset, lambda row: row.title),
+    "Table 5": (
+        *(paper_results("Table 5"), "pre-training, dataset"),
+        lambda row: f"{TITLES[row.pretraining]}, {_dataset(row)}",
+        lambda row: row.model,
+    ),
+    "Table 7": (
+        *(paper_results("Table 7"), "dataset", _dataset),
+        lambda row: f"{row.model}, {row.setting}",
+    ),
+    "Table 8": (
+        *(paper_results("Table 8"), "position embedding"),
+        lambda row: row.setting.partition(", ")[0],
+        lambda row: row.setting.partition(", ")[2],
+        "N/A",
+    ),
+    "Table 9": (
+        *(paper_results("Table 9"), "task"),
+        lambda row: "mean" if row.dataset == "vtab" else row.dataset,
+        lambda row: row.title,
+    ),
+    "Figure 3": (
+        *(tuple(row for row in paper_results("Table 5") if row.dataset == "imagenet2012"), "model"),
+        lambda row: row.model,
+        lambda row: TITLES[row.pretraining],
+    ),
 }

@@ -2,9 +2,6 @@
 
 import dataclasses
 import difflib
-import json
-import pathlib
-from typing import Any
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.data.sources.kinds import find_kind
@@ -12,7 +9,6 @@ from keras_vit.data.sources.paper import DATASETS
 from keras_vit.experiments.paper_results import paper_results
 from keras_vit.models.options import VitOptions, changed_options
 from keras_vit.models.variants import match_variant
-from keras_vit.training.recipes import RECIPES
 
 PAPER = "of the ViT paper (arXiv 2010.11929)"
 # The mean over the 19 tasks, which is not a dataset.
@@ -30,9 +26,6 @@ class Reported:
         accuracy: top-1 in percent; on VTAB the mean over its tasks.
         std: standard deviation over runs, in percent, or `None`.
         source: the publication.
-        starts_from: name of the published checkpoint that was fine-tuned; `None` if it is not
-            published, or if `name` is that of the checkpoint itself.
-        recipe: name of the recipe that fine-tunes it as the source did; `None` likewise.
         image_size: side of the evaluated images, in pixels; `None` if not known.
     """
 
@@ -42,8 +35,6 @@ class Reported:
     accuracy: float
     std: float | None
     source: str
-    starts_from: str | None = None
-    recipe: str | None = None
     image_size: int | None = None
 
     def __str__(self):
@@ -75,16 +66,12 @@ class Reported:
             others += f"; measured on central crops from {central_crop_from} pixels"
         return (
             f"accuracy {100 * accuracy:.2f} %, reported {self} ({self.name}, {self.source}), "
-            f"difference {_difference(accuracy, self)}{others}"
+            f"difference {100 * accuracy - self.accuracy:+.2f}{others}"
         )
 
 
-# The dataset that the paper fine-tunes on, where it evaluates on several with the same images.
-TRAINED_ON = {"imagenet2012_real": "imagenet2012"}
 # The name of both the kind of dataset and the rows.
 OBJECTNET = "objectnet"
-# Settings that a run may choose; its learning rate must be one that the paper tries.
-_FREE = ("learning_rate", "learning_rates", "seed", "accumulation_steps")
 # Options without effect in evaluation: dropout, and the GELU and epsilon in which ports of the same
 # weights differ.
 _IN_EVALUATION = (*VitOptions.names("training"), "activation", "epsilon")
@@ -103,15 +90,12 @@ def reported_rows(name):
         A tuple of `Reported`.
 
     Example:
-    >>> row = reported_rows("Table 5")[12]
-    >>> row.name, row.starts_from
-    ('ViT_B16/imagenet2012/imagenet2012_real', None)
+    >>> reported_rows("Table 5")[12].name
+    'ViT_B16/imagenet2012/imagenet2012_real'
     """
     return tuple(
         Reported(
             *(row.name, row.builder, row.dataset, row.value, row.std, f"{row.source} {PAPER}"),
-            starts_from=f"{row.builder}/{row.pretraining}" if row.recipe else None,
-            recipe=row.recipe or None,
             image_size=int(row.image_size) if row.image_size else None,
         )
         for row in paper_results(name)
@@ -136,17 +120,16 @@ def name_with_options(builder, options):
 
 
 TABLE_2, TABLE_5 = reported_rows("Table 2"), reported_rows("Table 5")
+_WITH_ACCURACY = tuple(row for row in CHECKPOINTS if row.accuracy is not None)
 # Accuracies on ImageNet of the published files themselves.
 OF_CHECKPOINTS = tuple(
     Reported(
         *(row.name, published_builder(row), "imagenet2012", row.accuracy, None, row.source),
         image_size=row.image_size,
     )
-    for row in CHECKPOINTS
-    if row.accuracy is not None
+    for row in _WITH_ACCURACY
 )
 OF_OBJECTNET = tuple(row for row in reported_rows("text") if row.name.endswith("/top-1"))
-COLUMNS = ("name", "measured", "reported", "difference")
 
 
 def find_reported(name: str) -> Reported:
@@ -175,92 +158,38 @@ def find_reported(name: str) -> Reported:
     return rows[name]
 
 
-def comparison_rows(measured: Any) -> list:
-    """Return the rows of a table of measured and reported accuracies.
-
-    Args:
-        measured: dictionary from names of rows (see `find_reported`) to accuracies from 0 to 1.
-
-    Yields:
-        A tuple of strings for each, under `COLUMNS`; accuracies are in percent.
-
-    Example:
-    >>> next(comparison_rows({"ViT_L16/jft300m/cifar10": 0.99}))
-    ('ViT_L16/jft300m/cifar10', '99.00 %', '99.42 +- 0.03 %', '-0.42')
-    """
-    for name, accuracy in measured.items():
-        row = find_reported(name)
-        yield name, f"{100 * accuracy:.2f} %", str(row), _difference(accuracy, row)
-
-
-def _difference(accuracy, row):
-    return f"{100 * accuracy - row.accuracy:+.2f}"
-
-
 def check_meant(row, model, data, num_classes):
     """Raise `ValueError` if a `Reported` accuracy cannot be for a model and dataset.
 
     A dataset outside the table of datasets, such as a folder, may hold the images of any row.
     """
-    builder = builder_of(model)
-    if builder != row.builder:
-        _refuse(row, f"the model's architecture, {builder}", row.builder)
     kind, _ = find_kind(str(data))
     name = OBJECTNET if kind is not None and kind.name == OBJECTNET else data
-    if row.dataset == VTAB or (name in (*DATASETS, OBJECTNET) and name != row.dataset):
-        _refuse(row, f"the dataset, {data}", row.dataset)
+    if name not in (*DATASETS, OBJECTNET):
+        name = row.dataset
     # ObjectNet has the labels of ImageNet.
-    expected = DATASETS["imagenet2012" if row.dataset == OBJECTNET else row.dataset].num_classes
-    if num_classes != expected:
-        _refuse(row, f"a dataset of {num_classes} classes", f"{row.dataset} with {expected}")
-
-
-def _refuse(row, rule, received):
-    raise ValueError(f"`compare` must name a row of {rule}. Received: {row.name!r}, of {received}")
+    labels = DATASETS.get("imagenet2012" if row.dataset == OBJECTNET else row.dataset)
+    for what, has, wanted in (
+        ("the model's architecture", builder_of(model), row.builder),
+        ("the dataset", name, row.dataset),
+        ("its number of classes", num_classes, labels and labels.num_classes),
+    ):
+        if has != wanted:
+            raise ValueError(
+                f"`compare` must name a row of {what}, {has}. Received: {row.name!r}, of {wanted}"
+            )
 
 
 def reported_of_checkpoint(source, model, data):
     """Return the `Reported` accuracy of the published file that a model was loaded from, or `None`.
 
-    `source` is a name of the catalog or of AugReg, an address, or a path. A path counts if no other
-    published file has that name (`ViT-B_16.npz` has three meanings), and the model is as the
-    catalog describes it.
+    `source` is a name of the catalog or an address. The model must have its head and image size.
     """
-    source = str(source)
-    rows = [row for row in CHECKPOINTS if source in (row.name, row.url, _augreg_name(row))]
-    if not rows and "://" not in source:
-        file = pathlib.PurePath(source).name
-        rows = [row for row in CHECKPOINTS if row.url.endswith(f"/{file}")]
-    if len(rows) != 1 or not _is_as_published(rows[0], model):
-        return None
-    found = (row for row in OF_CHECKPOINTS if row.name == rows[0].name and row.dataset == data)
-    return next(found, None)
-
-
-def reported_of_run(run, model, data, rows=TABLE_2):
-    """Return the row that a training run (its `run.json`) reproduces, by default of Table 2.
-
-    It has fine-tuned the same checkpoint as the paper, on the same images, with all settings of the
-    recipe but the seed and the learning rate, which is one that the paper tries. `None` if there is
-    no such row.
-    """
-    had = run.get("recipe", {})
-    is_whole = run.get("split") in ("train", "train+validation") and not run.get("classes")
-    if not is_whole or run.get("exclude") or run.get("fraction", 1) != 1:
-        return None
-    for row in rows:
-        if row.dataset != data or row.recipe is None or row.starts_from != run.get("model"):
-            continue
-        # Through JSON, which has no tuples.
-        wanted = json.loads(json.dumps(dataclasses.asdict(RECIPES[row.recipe])))
-        if (
-            all(had.get(key) == wanted[key] for key in wanted if key not in _FREE)
-            and run.get("data") == TRAINED_ON.get(data, data)
-            and had.get("learning_rate") in wanted["learning_rates"]
-            and builder_of(model) == row.builder
-            and tuple(model.input_shape[1:3]) == (wanted["image_size"],) * 2
-        ):
-            return row
+    for row, checkpoint in zip(OF_CHECKPOINTS, _WITH_ACCURACY, strict=True):
+        if str(source) in (checkpoint.name, checkpoint.url) and row.dataset == data:
+            has = builder_of(model), model.output_shape[-1], *model.input_shape[1:3]
+            size = checkpoint.image_size
+            return row if has == (row.builder, checkpoint.num_classes, size, size) else None
     return None
 
 
@@ -273,15 +202,3 @@ def builder_of(model):
     changed = changed_options(options, row).items()
     options = {name: values[0] for name, values in changed if name not in _IN_EVALUATION}
     return name_with_options(row.name, options)
-
-
-def _augreg_name(row):
-    return row.url.rpartition("/")[2].removesuffix(".npz") if "/augreg/" in row.url else None
-
-
-def _is_as_published(row, model):
-    return (
-        builder_of(model) == published_builder(row)
-        and model.output_shape[-1] == row.num_classes
-        and tuple(model.input_shape[1:3]) == (row.image_size,) * 2
-    )

@@ -53,8 +53,6 @@ def draw_run(workdir, data, **options):
 
 def _images_at(dataset, places):
     """Return the images at some places of a dataset, in the order of the places."""
-    found = {}
-    for place, image in enumerate(dataset.unbatch().as_numpy_iterator()):
-        if place in places:
-            found[place] = image[0]
+    examples = enumerate(dataset.unbatch().as_numpy_iterator())
+    found = {place: image for place, (image, *_) in examples if place in places}
     return np.stack([found[place] for place in places])

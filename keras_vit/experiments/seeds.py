@@ -11,6 +11,7 @@ import keras
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.experiments.grid import RESULTS, grid, read_results
+from keras_vit.experiments.sweep import check_named
 from keras_vit.training import distribution, job
 from keras_vit.training.callbacks import find_best
 from keras_vit.training.recipe import Recipe
@@ -40,8 +41,8 @@ class SeedResults:
     @property
     def std(self):
         """The standard deviation (n - 1) of the values; `None` for fewer than two."""
-        is_there = self.metric and len(self.values) > 1
-        return statistics.stdev(self.values.values()) if is_there else None
+        values = [*self.values.values()] if self.metric else []
+        return statistics.stdev(values) if len(values) > 1 else None
 
 
 def train_seeds(
@@ -98,11 +99,7 @@ def train_seeds(
     """
     recipe, workdir = find_recipe(recipe), pathlib.Path(workdir).expanduser().resolve()
     check_integer("seeds", seeds, 1)
-    if isinstance(model, keras.Model):
-        raise ValueError(
-            "`model` must be a name or a path, from which each run starts anew. "
-            f"Received: the built model {model.name!r}"
-        )
+    check_named(model)
 
     def train_seed(recipe, seed):
         own = dataclasses.replace(recipe, seed=seed)

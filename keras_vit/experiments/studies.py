@@ -33,6 +33,15 @@ class Setting:
     tuned: dict = dataclasses.field(default_factory=dict)
     is_scratch: bool = False
 
+    @property
+    def full_name(self):
+        """The name with the values that are chosen."""
+        return self.name + "".join(f", {field} {value:g}" for field, value in self.tuned.items())
+
+    def changed(self, recipe):
+        """Return the recipe of the study with the fields of this line."""
+        return dataclasses.replace(recipe, **self.changes, **self.tuned)
+
 
 @dataclasses.dataclass(frozen=True)
 class Study:
@@ -59,11 +68,6 @@ class Study:
     settings: Callable
     values: tuple = ()
     parse: Callable = str
-
-
-def settings_of(study, recipe, models, values):
-    """Return the settings of a study, each model with each value."""
-    return [found for model in models for found in study.settings(recipe, model, values)]
 
 
 def _changing(kinds):

@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 import itertools
-import logging
 import os
 import pathlib
 import re
@@ -16,12 +15,12 @@ from keras_vit.checkpoints.trained import load_trained
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.core.text import mean_and_deviation
 from keras_vit.data.loading import find_source, load
-from keras_vit.data.sources.kinds import absolute_name, find_kind
+from keras_vit.data.sources.kinds import KINDS, absolute_name, find_kind
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.evaluation.fewshot import evaluate_fewshot
 from keras_vit.experiments.grid import by_setting, grid
-from keras_vit.experiments.studies import STUDIES, settings_of
+from keras_vit.experiments.studies import STUDIES
 from keras_vit.experiments.sweep import choose
 from keras_vit.inspection.figures.charts import (
     draw_data_sizes,
@@ -37,165 +36,179 @@ from keras_vit.training.recipes import find_recipe
 from keras_vit.training.starting_model import with_settings
 
 FIGURE = "study.png"
-# Options that are ignored without another one.
-_NEEDED = {
-    "finetune": "finetune_data",
-    "finetune_data": "finetune",
-    "finetune_classes": "finetune_data",
-    "finetune_fraction": "finetune_data",
-    "fewshot_classes": "fewshot_data",
-    "shots": "fewshot_data",
-}
 
 
 @dataclasses.dataclass(frozen=True)
+class Images:
+    """The images of an experiment: what models are trained on, tested on, and recorded with.
+
+    Args:
+        name: name of a dataset, as in `keras_vit.data.load`.
+        classes: names of the classes to keep; all by default.
+        data_dir: directory of TensorFlow Datasets.
+        fraction: share of the training images.
+    """
+
+    name: str
+    classes: Sequence[str] | None = None
+    data_dir: os.PathLike | None = None
+    fraction: float = 1.0
+
+    def source(self, split="train"):
+        """Return the `Source` of a split, all of it."""
+        return find_source(self.name, split, self.classes, self.data_dir)
+
+    def facts(self, splits=("train", "validation", "test")):
+        """Return what results depend on, with digests but for TensorFlow Datasets.
+
+        Raises:
+            ValueError: if a split cannot be loaded.
+        """
+        sources = {split: self.source(split) for split in splits}
+        # A dataset numbers the classes to keep in its own order.
+        facts = {"name": self.name, "classes": sorted(self.classes or ())}
+        # Those of TensorFlow Datasets have versions, and may be too large to be read.
+        if find_kind(self.name)[0] not in (None, KINDS["tfds"]):
+            facts |= {f"{split} digest": source.digest() for split, source in sources.items()}
+        return {**facts, "fraction": self.fraction}
+
+    def train(self, recipe, model, workdir, **options):
+        """Train on the images, or resume the run, and return its `Run`."""
+        images = {name: getattr(self, name) for name in ("classes", "data_dir", "fraction")}
+        options = {"strategy": "none", "resume": True, **images, **options}
+        return job.train(recipe, model, self.name, workdir, **options)
+
+    def accuracy(self, model, recipe):
+        """Return the accuracy of a model on the test split."""
+        test = load(
+            *(self.name, "test", recipe.image_size, recipe.batch_size // recipe.accumulation_steps),
+            classes=self.classes,
+            data_dir=self.data_dir,
+            upright=recipe.upright,
+        )
+        accuracy = evaluate(model, test)["accuracy"]
+        if len(test.info.skipped):
+            print(test.info.skipped)
+        return accuracy
+
+
+@dataclasses.dataclass
 class Plan:
     """The arguments of `study`, with the defaults filled in."""
 
     name: str
-    recipe: Recipe
+    recipe: Recipe | str
     data: str | None
-    workdir: pathlib.Path
-    models: Sequence[str]
-    seeds: int
-    values: tuple
+    workdir: str | os.PathLike
+    models: Sequence[str] = ("ViT_Ti16",)
+    seeds: int = 3
+    values: Sequence | None = None
     classes: Sequence[str] | None = None
-    data_dir: os.PathLike | None = None
+    data_dir: str | os.PathLike | None = None
     tune: dict = dataclasses.field(default_factory=dict)
     fewshot_data: str | None = None
     fewshot_classes: Sequence[str] | None = None
-    shots: int | None = None
-    finetune: Recipe | None = None
+    shots: int = 5
+    finetune: Recipe | str | None = None
     finetune_data: str | None = None
     finetune_classes: Sequence[str] | None = None
-    finetune_fraction: float | None = None
+    finetune_fraction: float = 1.0
+
+    def __post_init__(self):
+        check_choice("name", self.name, tuple(STUDIES))
+        kind = STUDIES[self.name]
+        self.recipe = find_recipe(self.recipe)
+        self.finetune = self.finetune and find_recipe(self.finetune)
+        # A study may be resumed from another working directory.
+        self.workdir = pathlib.Path(self.workdir).expanduser().resolve()
+        given = kind.values if self.values is None else self.values
+        self.values = tuple(map(kind.parse, given))
+        if self.name == "datasets":
+            self.data = next(iter(self.values), None)
+        if self.data is None:
+            raise ValueError(
+                f"The study {self.name!r} needs `data`, or `values` for the study 'datasets'. "
+                "Received: None"
+            )
+        if self.name == "data-size" and self.fewshot_data is None:
+            self.fewshot_data, self.fewshot_classes = self.data, self.classes
+
+    def images(self, setting):
+        """Return the `Images` that a setting is trained on."""
+        name = absolute_name(setting.data or self.data)
+        return Images(name, self.classes, self.data_dir, setting.fraction)
+
+    @property
+    def fewshot(self):
+        """The `Images` of the few-shot accuracy, or `None`."""
+        data = self.fewshot_data and absolute_name(self.fewshot_data)
+        return data and Images(data, self.fewshot_classes, self.data_dir)
+
+    @property
+    def target(self):
+        """The `Images` of the fine-tuning, or `None`."""
+        data = self.finetune_data and absolute_name(self.finetune_data)
+        options = self.finetune_classes, self.data_dir, self.finetune_fraction
+        return data and Images(data, *options)
 
     @property
     def settings(self):
         """The lines of the study, a list of `Setting`."""
-        return settings_of(STUDIES[self.name], self.recipe, self.models, self.values)
-
-    def images(self, setting):
-        """Return the dataset that a setting is trained on, and the options it is loaded with."""
-        return setting.data or self.data, {"classes": self.classes, "data_dir": self.data_dir}
-
-    @property
-    def target(self):
-        """The dataset of the fine-tuning, and the options it is loaded with."""
-        options = {"classes": self.finetune_classes, "data_dir": self.data_dir}
-        return self.finetune_data, options
+        make = STUDIES[self.name].settings
+        return [found for m in self.models for found in make(self.recipe, m, self.values)]
 
     def facts(self):
         """Return what all rows have in common; another seed or setting is another row."""
-        facts = {
-            name: getattr(self, name)
-            for name in ("data", "fewshot_data", "shots", "finetune_data", "finetune_fraction")
-        }
-        for name in ("classes", "fewshot_classes", "finetune_classes"):
-            # A dataset numbers the classes to keep in its own order.
-            facts[name] = sorted(getattr(self, name) or ())
-        recipe = {**dataclasses.asdict(self.recipe), "seed": None}
-        facts |= {"study": self.name, "recipe": recipe, "tune": list(self.tune.items())}
-        if self.finetune:
-            facts["finetune"] = dataclasses.asdict(self.finetune)
-        splits = "train", "validation", "test"
-        for setting in self.settings:
-            facts |= data_digests(self.images(setting)[0], splits, self.classes)
-        if self.fewshot_data:
-            facts |= data_digests(self.fewshot_data, splits[::2], self.fewshot_classes, "fewshot ")
-        if self.finetune:
-            facts |= data_digests(self.finetune_data, splits, self.finetune_classes, "finetune ")
+        facts = {"study": self.name, "recipe": {**dataclasses.asdict(self.recipe), "seed": None}}
+        facts |= {"tune": list(self.tune.items()), "fewshot": None, "finetune_data": None}
+        facts["finetune"] = self.finetune and dataclasses.asdict(self.finetune)
+        for images in {setting.data: self.images(setting) for setting in self.settings}.values():
+            facts[f"data {images.name}"] = dataclasses.replace(images, fraction=1.0).facts()
+        if self.fewshot:
+            facts["fewshot"] = {**self.fewshot.facts(("train", "test")), "shots": self.shots}
+        if self.target:
+            facts["finetune_data"] = self.target.facts()
         return facts
 
     def check(self):
         """Raise `ValueError` for what would otherwise be found after the first runs."""
-        settings, recipes = self.settings, [r for r in (self.recipe, self.finetune) if r]
         check_integer("seeds", self.seeds, 1)
-        if self.shots is not None:
-            check_integer("shots", self.shots, 1)
-        if not settings:
+        if not self.settings:
             raise ValueError(
                 f"The study {self.name!r} needs `models` and `values`. "
                 f"Received: models={self.models}, values={self.values}"
             )
-        if not all(recipe.is_of_classes for recipe in recipes):
+        of_finetuning = self.finetune, self.finetune_data
+        if None in of_finetuning and (
+            any(of_finetuning) or self.name in ("datasets", "pretraining")
+        ):
             raise ValueError(
-                "`recipe` and `finetune` must be recipes that train on classes. "
-                f"Received: loss={[recipe.loss for recipe in recipes]}"
+                "`finetune` and `finetune_data` must be given together, and for the studies "
+                f"'datasets' and 'pretraining'. Received: {of_finetuning}"
             )
-        for option, needed in _NEEDED.items():
-            if getattr(self, option) is not None and getattr(self, needed) is None:
-                raise ValueError(
-                    f"`{option}` needs `{needed}`. Received: {option}={getattr(self, option)!r}"
-                )
-        if self.name in ("datasets", "pretraining") and self.finetune is None:
-            raise ValueError(
-                f"The study {self.name!r} needs `finetune` and `finetune_data`. Received: neither"
-            )
-        for setting in settings:
+        for setting in self.settings:
             variant = find_variant(setting.model)
             if STUDIES[self.name].needs_patches and is_resnet(variant):
                 raise ValueError(
                     f"`models` must have patches for the study {self.name!r}. "
                     f"Received: {setting.model}, a ResNet"
                 )
-            # Patches that do not tile the images, values that a recipe refuses, missing data.
-            for recipe in recipes:
+            # Values that a recipe refuses, and patches that do not tile the images.
+            recipes = [found.changed(self.recipe) for found in self.tuned(setting)]
+            for recipe in filter(None, (*recipes, self.finetune)):
                 _ = variant.replace(image_size=recipe.image_size).grid
-            recipe = dataclasses.replace(self.recipe, **setting.changes)
-            for field, values in self.tune.items() if recipe.is_of_classes else ():
-                for value in values:
-                    dataclasses.replace(recipe, **{field: value})
-        for data, fraction in {(setting.data, setting.fraction) for setting in settings}:
-            data, options = self.images(dataclasses.replace(settings[0], data=data))
-            job.load_training_data(self.recipe, data, fraction=fraction, **options)
-            load(data, "test", 1, 1, **options)
-        if self.fewshot_data:
-            for split in ("train", "test"):
-                find_source(self.fewshot_data, split, self.fewshot_classes, self.data_dir)
-        if self.finetune:
-            data, options = self.target
-            fraction = self.finetune_fraction or 1.0
-            job.load_training_data(self.finetune, data, fraction=fraction, **options)
-            load(data, "test", 1, 1, **options)
 
+    def tuned(self, setting):
+        """Return a setting with each combination of the values of `tune`.
 
-def make_plan(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, values=None, **options):
-    """Return the `Plan` of a study; options that are `None` have their defaults."""
-    check_choice("name", name, tuple(STUDIES))
-    kind = STUDIES[name]
-    values = kind.values if values is None else tuple(map(kind.parse, values))
-    options = {option: value for option, value in options.items() if value is not None}
-    if "finetune" in options:
-        options["finetune"] = find_recipe(options["finetune"])
-    for option in {"fewshot_data", "finetune_data"} & {*options}:
-        options[option] = absolute_name(options[option])
-    if name == "datasets":
-        data = next(iter(values), None)
-    if data is None:
-        needed = "values" if name == "datasets" else "data"
-        raise ValueError(f"`{needed}` must be given for the study {name!r}. Received: None")
-    data = absolute_name(data)
-    if name == "data-size" and "fewshot_data" not in options:
-        own = {"fewshot_data": data, "fewshot_classes": options.get("classes")}
-        options = {**own, **options}
-    if "fewshot_data" in options:
-        options.setdefault("shots", 5)
-    # A study may be resumed from another working directory.
-    workdir = pathlib.Path(workdir).expanduser().resolve()
-    return Plan(name, find_recipe(recipe), data, workdir, models, seeds, values, **options)
-
-
-def data_digests(name, splits, classes=None, prefix=""):
-    """Return a dictionary of digests of splits; empty for TensorFlow Datasets."""
-    kind, _ = find_kind(name)
-    # They have versions, and may be too large to be read.
-    if kind is None or kind.name == "tfds":
-        return {}
-    return {
-        f"{prefix}{name} {split} digest": find_source(name, split, classes).digest()
-        for split in splits
-    }
+        Masked patches have no accuracy to choose by.
+        """
+        if not setting.changed(self.recipe).is_of_classes:
+            return [setting]
+        return [
+            dataclasses.replace(setting, tuned=dict(zip(self.tune, values, strict=True)))
+            for values in itertools.product(*self.tune.values())
+        ]
 
 
 def study(
@@ -258,7 +271,7 @@ def study(
     Example:
         `docs/studies.md` has one on the digits, whose training takes longer than an example here.
     """
-    plan = make_plan(name, recipe, data, workdir, models, seeds, **options)
+    plan = Plan(name, recipe, data, workdir, models, seeds, **options)
     plan.check()
     settings = {setting.name: setting for setting in plan.settings}
     run_seeds = range(plan.recipe.seed, plan.recipe.seed + seeds)
@@ -266,11 +279,7 @@ def study(
     def run(setting, seed):
         return measure(plan, tune(plan, setting), seed)
 
-    try:
-        rows = grid(settings, run_seeds, run, plan.workdir, plan.facts())
-    except (KeyboardInterrupt, SystemExit):
-        logging.getLogger("keras_vit").info("to resume the study, repeat the same command or call")
-        raise
+    rows = grid(settings, run_seeds, run, plan.workdir, plan.facts())
     if importlib.util.find_spec("matplotlib"):
         _draw(plan, rows)
     return rows
@@ -279,97 +288,70 @@ def study(
 def tune(plan, setting):
     """Return a setting with the values of `plan.tune` that are best on the validation images.
 
-    Each combination is trained with the first seed, once. Masked patches have no accuracy to choose
-    by.
+    Each combination is trained with the first seed, once.
     """
-    if not plan.tune or not dataclasses.replace(plan.recipe, **setting.changes).is_of_classes:
+    tried = {found.full_name: found for found in plan.tuned(setting)}
+    if [*tried.values()] == [setting]:
         return setting
-    tried = {}
-    for values in itertools.product(*plan.tune.values()):
-        found = dataclasses.replace(setting, tuned=dict(zip(plan.tune, values, strict=True)))
-        tried[_tuned_name(found)] = found
-    seed = plan.recipe.seed
 
     def train(setting):
-        return train_setting(plan, setting, seed).history
+        return train_setting(plan, setting, plan.recipe.seed).run.history
 
-    best, _ = choose(tried, seed, train, plan.workdir / "tuning", {"tune": list(plan.tune.items())})
+    facts = {"tune": list(plan.tune.items())}
+    best, _ = choose(tried, plan.recipe.seed, train, plan.workdir / "tuning", facts)
     return tried[best]
-
-
-def _tuned_name(setting):
-    return setting.name + "".join(f", {field} {value:g}" for field, value in setting.tuned.items())
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A trained setting: its recipe, model, training images, directory, metrics and compute."""
+    """A trained setting: its run, the number of training images, and the compute."""
 
-    recipe: Recipe
-    model: Any
+    run: job.Run
     num_images: int
-    directory: pathlib.Path
-    history: list
     exaflops: float
 
 
 def measure(plan, setting, seed):
     """Train a setting with a seed, and return what is measured of its model, by column."""
     trained = train_setting(plan, setting, seed)
-    model, found = trained.model, {field: setting.tuned.get(field) for field in plan.tune}
+    model, recipe = trained.run.model, trained.run.recipe
+    found = {field: setting.tuned.get(field) for field in plan.tune}
     if plan.name == "data-size":
         # The model with the best validation accuracy: early stopping, as in section 4.3.
-        model = load_trained(trained.directory)
+        model = load_trained(trained.run.workdir)
         found["images"] = trained.num_images
     found |= {"exaflops": trained.exaflops, "accuracy": None}
-    if trained.recipe.is_of_classes and not setting.is_scratch:
-        found["accuracy"] = _accuracy(model, trained.recipe, *plan.images(setting))
-    if plan.fewshot_data:
-        found["fewshot"] = None if setting.is_scratch else _fewshot(plan, model, trained.recipe)
+    if recipe.is_of_classes and not setting.is_scratch:
+        found["accuracy"] = plan.images(setting).accuracy(model, recipe)
+    if plan.fewshot:
+        found["fewshot"] = None if setting.is_scratch else _fewshot(plan, model, recipe)
     if plan.finetune:
         if not setting.is_scratch:
             trained = finetune(plan, setting, trained)
-        accuracy = _accuracy(trained.model, trained.recipe, *plan.target)
+        accuracy = plan.target.accuracy(trained.run.model, trained.run.recipe)
         found |= {"exaflops": trained.exaflops, "finetuned": accuracy}
     return found
 
 
 def train_setting(plan, setting, seed):
     """Train a setting with a seed, or resume its run; returns a `Trained`."""
-    changes = {**setting.changes, **setting.tuned, "seed": seed}
-    recipe = dataclasses.replace(plan.recipe, **changes)
-    data, options = plan.images(setting)
-    fraction = setting.fraction
-    source = find_source(data, "train", **options)
-    # As many steps and evaluations for each fraction.
+    recipe = dataclasses.replace(setting.changed(plan.recipe), seed=seed)
+    images = plan.images(setting)
+    source = images.source()
+    # As many steps and evaluations for each share of the images.
     epoch_examples = source.num_examples
     if setting.is_scratch:
-        recipe = from_scratch(plan, recipe, source)
-        data, options = plan.target
-        fraction, epoch_examples = plan.finetune_fraction or 1.0, None
-        source = find_source(data, "train", **options)
-    name = re.sub(r"\W+", "_", f"{_tuned_name(setting)}, seed {seed}")
-    run = job.train(
-        recipe,
-        setting.model,
-        data,
-        plan.workdir / name,
-        fraction=fraction,
-        strategy="none",
-        resume=True,
-        epoch_examples=epoch_examples,
-        **options,
-    )
+        recipe, images = from_scratch(plan, recipe, source), plan.target
+        source, epoch_examples = images.source(), None
+    directory = plan.workdir / re.sub(r"\W+", "_", f"{setting.full_name}, seed {seed}")
+    run = images.train(recipe, setting.model, directory, epoch_examples=epoch_examples)
     exaflops = training_exaflops(recipe, setting.model, source, recipe)
-    num_images = source.part(fraction).num_examples
-    return Trained(recipe, run.model, num_images, plan.workdir / name, run.history, exaflops)
+    return Trained(run, source.part(images.fraction).num_examples, exaflops)
 
 
 def from_scratch(plan, recipe, source):
     """Return a recipe with as many images as pre-training on a source and fine-tuning together."""
-    data, options = plan.target
-    target = find_source(data, "train", **options).part(plan.finetune_fraction or 1.0)
-    images = 0
+    images, target = 0, plan.target.source().part(plan.target.fraction)
     for trained_by, of in ((recipe, source), (plan.finetune, target)):
         epochs, steps = trained_by.epoch_lengths(of.num_examples)
         images += epochs * steps * trained_by.batch_size
@@ -380,23 +362,12 @@ def from_scratch(plan, recipe, source):
 
 def finetune(plan, setting, trained):
     """Fine-tune a trained setting; returns a `Trained` with the compute of both trainings."""
-    recipe = dataclasses.replace(plan.finetune, seed=trained.recipe.seed)
-    data, options = plan.target
-    fraction, directory = plan.finetune_fraction or 1.0, trained.directory / "finetuning"
-    part = find_source(data, "train", **options).part(fraction)
-    run = job.train(
-        recipe,
-        str(trained.directory / LAST_MODEL),
-        data,
-        directory,
-        fraction=fraction,
-        strategy="none",
-        resume=True,
-        **options,
-    )
-    exaflops = training_exaflops(recipe, setting.model, part, trained.recipe)
-    exaflops += trained.exaflops
-    return Trained(recipe, run.model, part.num_examples, directory, run.history, exaflops)
+    before, part = trained.run, plan.target.source().part(plan.target.fraction)
+    recipe = dataclasses.replace(plan.finetune, seed=before.recipe.seed)
+    last, directory = str(before.workdir / LAST_MODEL), before.workdir / "finetuning"
+    run = plan.target.train(recipe, last, directory)
+    exaflops = training_exaflops(recipe, setting.model, part, before.recipe) + trained.exaflops
+    return Trained(run, part.num_examples, exaflops)
 
 
 def training_exaflops(recipe, model, source, built_by):
@@ -411,37 +382,28 @@ def training_exaflops(recipe, model, source, built_by):
     return count_training_exaflops(row, images, epochs, num_classes, recipe.image_size)
 
 
-def _accuracy(model, recipe, data, options):
-    options = {**options, "upright": recipe.upright}
-    images = load(data, "test", recipe.image_size, recipe.batch_size, **options)
-    return evaluate(model, images)["accuracy"]
-
-
 def _fewshot(plan, model, recipe):
-    options = {"classes": plan.fewshot_classes, "data_dir": plan.data_dir}
+    options = {"classes": plan.fewshot.classes, "data_dir": plan.fewshot.data_dir}
     options |= {"shots": (plan.shots,), "batch_size": recipe.batch_size}
-    return statistics.mean(evaluate_fewshot(model, plan.fewshot_data, **options).values())
+    return statistics.mean(evaluate_fewshot(model, plan.fewshot.name, **options).values())
 
 
-def _share(found):
-    if None in found:
-        return "-"
-    return f"{mean_and_deviation([100 * value for value in found], 2)} %"
-
-
-def _chosen(found):
-    return ", ".join(dict.fromkeys("-" if value is None else f"{value:g}" for value in found))
-
-
-# Per measured column its title, and a function that prints the values of a setting. Others are
-# those of the recipe that were tuned.
-_SUMMARIES = {
-    "images": ("images", lambda found: f"{statistics.mean(found):,.0f}"),
-    "exaflops": ("exaFLOPs", lambda found: f"{found[0]:.3g}"),
-    "fewshot": ("few-shot accuracy", _share),
-    "finetuned": ("fine-tuned accuracy", _share),
-    "accuracy": ("test accuracy", _share),
+# The titles of measured columns. Others are fields of the recipe that were tuned.
+_TITLES = {
+    "images": "images",
+    "exaflops": "exaFLOPs",
+    "fewshot": "few-shot accuracy",
+    "finetuned": "fine-tuned accuracy",
+    "accuracy": "test accuracy",
 }
+
+
+def _cell(column, found):
+    found = [value for value in found if value is not None]
+    if found and column in ("fewshot", "finetuned", "accuracy"):
+        return f"{mean_and_deviation([100 * value for value in found], 2)} %"
+    texts = (f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in found)
+    return ", ".join(dict.fromkeys(texts)) or "-"
 
 
 def summary(rows):
@@ -453,14 +415,14 @@ def summary(rows):
     >>> summary([{"setting": "none", "seed": s, "accuracy": s / 4} for s in (1, 3)])
     (('setting', 'seeds', 'test accuracy'), [('none', '2', '50.00 ± 35.36 %')])
     """
-    tuned = {*rows[0]} - {"setting", "seed", *_SUMMARIES}
-    shown = {name: (name.replace("_", " "), _chosen) for name in rows[0] if name in tuned}
-    shown |= {name: how for name, how in _SUMMARIES.items() if name in rows[0]}
+    names = [name for name in rows[0] if name not in ("setting", "seed", *_TITLES)]
+    names += [name for name in _TITLES if name in rows[0]]
+    titles = (_TITLES.get(name, name.replace("_", " ")) for name in names)
     lines = []
-    for name, accuracies in by_setting(rows, "accuracy").items():
-        cells = [how(by_setting(rows, column)[name]) for column, (_, how) in shown.items()]
-        lines.append((name, f"{len(accuracies)}", *cells))
-    return ("setting", "seeds", *(title for title, _ in shown.values())), lines
+    for setting, seeds in by_setting(rows, "seed").items():
+        cells = (_cell(name, by_setting(rows, name)[setting]) for name in names)
+        lines.append((setting, f"{len(seeds)}", *cells))
+    return ("setting", "seeds", *titles), lines
 
 
 def _draw(plan, rows):
@@ -478,10 +440,7 @@ def _draw(plan, rows):
         title, column = next(iter(panels.items()))
         draw_scaling(exaflops, by_setting(rows, column), kind.title, picture, title)
     elif plan.name == "data-size":
-        settings = plan.settings
-        names = short_names({setting.model for setting in settings})
-        models = {short[setting.name]: names[setting.model] for setting in settings}
-        rows = [{**row, "model": models[row["setting"]]} for row in rows]
+        rows = [{**row, "model": row["setting"].rpartition(", ")[0]} for row in rows]
         draw_data_sizes(rows, panels, kind.title, picture)
     else:
         found = {title: by_setting(rows, column) for title, column in panels.items()}

@@ -53,11 +53,7 @@ def sweep(
         Table 4 of the ViT paper (arXiv 2010.11929).
     """
     workdir = pathlib.Path(workdir).expanduser().resolve()
-    if isinstance(model, keras.Model):
-        raise ValueError(
-            "`model` must be a name or a path, so that each learning rate starts from the same "
-            f"weights. Received: the built model {model.name!r}"
-        )
+    check_named(model)
 
     def train(recipe, workdir, split="train", validation="validation", **facts):
         of_split = cache if cache in (None, "memory") else f"{cache}-{split}"
@@ -76,6 +72,15 @@ def sweep(
     recipe = dataclasses.replace(recipe, monitor=None, patience=None)
     found = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
     return train(recipe, workdir, "train+validation", None, sweep=found), accuracies
+
+
+def check_named(model):
+    """Raise `ValueError` for a built model, from which a second run would not start anew."""
+    if isinstance(model, keras.Model):
+        raise ValueError(
+            "`model` must be a name or a path, from which each run starts anew. "
+            f"Received: the built model {model.name!r}"
+        )
 
 
 def sweep_shortly(recipe, model, data, workdir, **options):
@@ -97,8 +102,7 @@ def sweep_shortly(recipe, model, data, workdir, **options):
 
 def sweep_directory(workdir):
     """Return the directory of the runs that choose, next to that of the last one."""
-    workdir = pathlib.Path(workdir)
-    return workdir.with_name(f"{workdir.name}-sweep")
+    return pathlib.Path(f"{workdir}-sweep")
 
 
 def choose_learning_rate(
@@ -129,21 +133,14 @@ def choose_learning_rate(
             "A sweep needs `learning_rates` to choose from, and classes. Received: a recipe with "
             f"learning_rates={recipe.learning_rates}, loss={recipe.loss!r}"
         )
-    # Names of directories and results have 6 digits.
-    rates = {f"learning rate {rate:g}": rate for rate in sorted({*recipe.learning_rates})}
-    if len(rates) < len({*recipe.learning_rates}):
-        raise ValueError(
-            "`learning_rates` must differ in their first 6 digits. "
-            f"Received: learning_rates={recipe.learning_rates}"
-        )
+    rates = {f"learning rate {rate}": rate for rate in sorted({*recipe.learning_rates})}
 
     def train_with(rate):
         own = dataclasses.replace(recipe, learning_rate=rate)
-        return train(own, pathlib.Path(workdir) / f"{rate:g}")
+        return train(own, pathlib.Path(workdir) / str(rate))
 
-    facts = {"recipe": dataclasses.asdict(recipe)}
-    options = {"resume": resume, "monitor": recipe.monitor}
-    best, accuracies = choose(rates, recipe.seed, train_with, workdir, facts, **options)
+    options = {"facts": {"recipe": dataclasses.asdict(recipe)}, "monitor": recipe.monitor}
+    best, accuracies = choose(rates, recipe.seed, train_with, workdir, resume=resume, **options)
     accuracies = {rates[name]: accuracy for name, accuracy in accuracies.items()}
     return dataclasses.replace(recipe, learning_rate=rates[best]), accuracies
 

@@ -4,11 +4,10 @@ import dataclasses
 import logging
 import os
 import pathlib
-import shlex
 
 import keras
 
-from keras_vit.checkpoints.runs import MODELS, find_model, run_of
+from keras_vit.checkpoints.runs import find_model, run_of
 from keras_vit.checkpoints.trained import load_trained
 from keras_vit.data.loading import load
 from keras_vit.data.processes import process
@@ -18,7 +17,6 @@ from keras_vit.experiments.reported import (
     check_meant,
     find_reported,
     reported_of_checkpoint,
-    reported_of_run,
 )
 from keras_vit.models.model import image_spec_of
 from keras_vit.training.run import EXCLUDED_FILE
@@ -47,13 +45,7 @@ def open_trained(
     359
     """
     path = find_model(source)
-    run = run_of(path)
-    if run and not run.get("has_ended"):
-        logging.getLogger("keras_vit").info(
-            "this run has not ended; to resume it: keras-vit resume %s",
-            shlex.quote(str(path.parent)),
-        )
-    return TrainedModel(source, path, run, load_trained(source, image_size))
+    return TrainedModel(source, path, run_of(path), load_trained(source, image_size))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +86,7 @@ class TrainedModel:
                 as `keras_vit.data.load`.
         """
         name = self.name_of(data)
+        is_own = data is None or absolute_name(data) == self.run.get("data")
         if not options.get("central_crop_from"):
             options.setdefault("image_spec", image_spec_of(self.model))
         if self.is_upright:
@@ -104,7 +97,7 @@ class TrainedModel:
             image_size=self.model.input_shape[1:3],
             classes=classes or (self.run.get("classes") if data is None else None),
             shard=process(),
-            exclude=self._excluded() if self.is_own_data(data) else (),
+            exclude=self._excluded() if is_own else (),
             **options,
         )
         names = getattr(self.model, "class_names", None)
@@ -126,10 +119,6 @@ class TrainedModel:
             )
         return name
 
-    def is_own_data(self, data):
-        """Whether a dataset is the one that the run trained on; `None` always is."""
-        return data is None or absolute_name(data) == self.run.get("data")
-
     def warn_if_trained_on(self, source):
         """Log a warning if the images of a `Source` are those that the model was trained on."""
         trained_on = self.run.get("images", {}).get("training")
@@ -138,38 +127,26 @@ class TrainedModel:
                 "the model was trained on these images: the metrics are not those of new images"
             )
 
-    def find_reported(self, data, split, num_classes, *, compare=None, central_crop_from=None):
-        """Return the reported accuracy to compare with.
+    def find_reported(self, data, num_classes, compare=None):
+        """Return the reported accuracy on a test split to compare with.
 
         Args:
             data: as in `load`.
-            split: as in `load`; accuracies are reported for the test split alone.
             num_classes: number of classes of the dataset.
-            compare: name of a row, as in `find_reported`; `None` to find the row of a published
-                file, or of a run that does what the paper did.
-            central_crop_from: as in `keras_vit.data.load`; the paper's runs resize whole images.
+            compare: name of a row, as in `find_reported`; `None` to find that of a published file.
 
         Returns:
             A `Reported`, or `None`.
 
         Raises:
-            ValueError: if the named row is for another model or dataset, or another split.
+            ValueError: if the named row is for another model or dataset.
         """
         data = data or self.run.get("data")
-        if compare is not None:
-            if split != "test":
-                raise ValueError(
-                    "`compare` is for the test split, for which accuracies are reported. "
-                    f"Received: split={split!r}"
-                )
-            row = find_reported(compare)
-            check_meant(row, self.model, data, num_classes)
-            return row
-        if split == "test" and self.path.suffix != ".keras":
+        if compare is None:
             return reported_of_checkpoint(self.source, self.model, data)
-        if split == "test" and self.path.name in MODELS and not central_crop_from:
-            return reported_of_run(self.run, self.model, data)
-        return None
+        row = find_reported(compare)
+        check_meant(row, self.model, data, num_classes)
+        return row
 
     def _excluded(self):
         """Return the file of the ids that the run left out of its data, or none."""
