@@ -26,9 +26,9 @@ class Data(Command):
     Example: keras-vit data folder:photos --augmentation medium1 --picture photos.png
 
     Args:
-        name: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
-            `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of the paper's datasets,
-            which are listed without a name.
+        name: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN` or, of
+            several labels, `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of
+            the paper's datasets, which are listed without a name.
         picture: PNG file of a contact sheet: images as a model is trained on and evaluated on them,
             or masks. An existing file is replaced.
         image_size: side of the square images, in pixels.

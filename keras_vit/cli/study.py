@@ -38,11 +38,11 @@ class Study(Command):
         finetune_image_size: side of its images; by default that of the recipe.
         finetune_data: dataset of the fine-tuning, whose test split is evaluated.
         finetune_classes: classes to keep of `--finetune-data`; all by default.
-        finetune_fraction: share of its training images; all by default.
+        finetune_fraction: share of its training images.
         fewshot_data: dataset of the few-shot accuracy. For data-size it is measured without it,
             too, on the dataset that is trained on, whose images and labels the model has seen.
         fewshot_classes: classes to keep of `--fewshot-data`; all by default.
-        shots: labelled images per class of the few-shot accuracy, by default 5.
+        shots: labelled images per class of the few-shot accuracy.
         values: what is compared. For data-size shares of the training images (training takes the
             same number of steps for every share), for shapes factors of the sizes, for datasets the
             pre-training sets, for the others some of the kinds; by default those of the paper.
@@ -68,10 +68,10 @@ class Study(Command):
     finetune_image_size: int | None = None
     finetune_data: str | None = None
     finetune_classes: tuple[str, ...] | None = None
-    finetune_fraction: float | None = None
+    finetune_fraction: float = 1.0
     fewshot_data: str | None = None
     fewshot_classes: tuple[str, ...] | None = None
-    shots: int | None = None
+    shots: int = 5
     values: tuple[str, ...] | None = None
 
     def run(self):
@@ -95,7 +95,7 @@ class Study(Command):
             if name not in own and not name.startswith("tune_")
         }
         options["tune"] = {field: values for field, values in tune.items() if values}
-        if self.finetune is not None and self.finetune_image_size is not None:
+        if self.finetune_image_size is not None:
             options["finetune"] = dataclasses.replace(
                 find_recipe(self.finetune), image_size=self.finetune_image_size
             )
@@ -110,15 +110,14 @@ class Paper(Table):
 
     Without options the tables and figures are listed.
 
-    Example: keras-vit study paper --table 5 --measured runs/cifar10-seed-0 runs/cifar10-seed-1
+    Example: keras-vit study paper --table 2 --measured runs/vtab
 
     Args:
         table: number of a table, 1 to 9.
         figure: number of a figure, 2 to 5, instead of a table.
-        measured: directories of your own runs (evaluated on the test split), of `keras-vit vtab` or
-            of `keras-vit study`, to print next to what the paper reports. NAME=DIRECTORY names the
-            row, such as ViT_L16/jft300m/cifar10=runs/cifar; by default it is found as in `keras-vit
-            evaluate`.
+        measured: directories of `keras-vit vtab` or of `keras-vit study`, or NAME=DIRECTORY with
+            the name of a row and the directory of a run, which is evaluated on the test split, such
+            as ViT_L16/jft300m/cifar10=runs/cifar: what to print next to what the paper reports.
         data_dir: directory of TensorFlow Datasets, to evaluate runs.
     """
 

@@ -91,11 +91,10 @@ class RunDir:
 
     def _compare(self, settings):
         self.settings = json.loads(json.dumps({**self.settings, **settings}))
-        old, new = _flat(self.before), _flat(self.settings)
         changed = [
-            f"{name}={new[name]!r} instead of {old[name]!r}"
-            for name in new
-            if name in old and name not in self.others and new[name] != old[name]
+            f"{name}={new!r} instead of {old!r}"
+            for name, old, new in _changes(self.before, self.settings)
+            if name not in self.others
         ]
         if changed:
             raise ValueError(
@@ -177,3 +176,13 @@ def _flat(settings, prefix=""):
         is_nested = isinstance(value, dict)
         found |= _flat(value, f"{prefix}{name}.") if is_nested else {f"{prefix}{name}": value}
     return found
+
+
+def _changes(old, new, prefix=""):
+    """Yield the name, old and new value of what differs in two dictionaries that have it."""
+    for name in new:
+        values = old.get(name), new[name]
+        if all(isinstance(value, dict) for value in values):
+            yield from _changes(*values, f"{prefix}{name}.")
+        elif name in old and values[0] != values[1]:
+            yield f"{prefix}{name}", *values

@@ -20,7 +20,6 @@ from keras_vit.training.recipes import RECIPES
 
 # Of new heads, and of models of any size.
 NUM_CLASSES, IMAGE_SIZE = 1000, 224
-_MOST_STEPS = 100
 
 
 def measure(model, image_size, task, dtype, batch_size, seconds):
@@ -81,7 +80,7 @@ def images_per_second(step, batch_size, seconds):
         return time.perf_counter() - begin
 
     step(1)
-    steps = min(max(math.ceil(seconds / timed(1)), 1), _MOST_STEPS)
+    steps = min(max(math.ceil(seconds / timed(1)), 1), 100)
     return batch_size * steps / min(timed(steps) for _ in range(3 if steps > 1 else 1))
 
 

@@ -17,7 +17,7 @@ from tests.fixtures.small_runs import smoke
 def test_quickstart_says_at_once_what_is_not_installed(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     message = error_of(capsys, "quickstart", "--workdir", tmp_path / "quickstart")
-    assert "no sklearn and no matplotlib" in message
+    assert "Figures need matplotlib: pip install" in message
     assert not (tmp_path / "quickstart").exists()
 
 
@@ -27,7 +27,7 @@ def test_quickstart(tmp_path, capsys, monkeypatch):
     from keras_vit.cli import quickstart
     from keras_vit.training.recipes import RECIPES
 
-    monkeypatch.setattr(quickstart, "DEPTH", 1)
+    monkeypatch.setattr(quickstart, "MODEL", quickstart.MODEL.replace("depth=3", "depth=1"))
     monkeypatch.setattr(quickstart, "FINETUNING_STEPS", 4)
     monkeypatch.setattr(quickstart, "PRETRAINING_PASSES", 1)
     pretrain, finetune = (smoke(RECIPES[f"digits_{task}"]) for task in ("pretrain", "finetune"))
@@ -44,7 +44,7 @@ def test_quickstart(tmp_path, capsys, monkeypatch):
     pixels = np.asarray(keras.utils.img_to_array(keras.utils.load_img(picture)))
     assert pixels.std() > 10
     assert (tmp_path / "quickstart" / "serving" / "1" / "saved_model.pb").is_file()
-    assert len(list((tmp_path / "quickstart" / "images").glob("*.png"))) == 4
+    assert len(list((tmp_path / "quickstart").glob("*_is_a_*.png"))) == 4
 
 
 @pytest.mark.demo

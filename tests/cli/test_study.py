@@ -1,7 +1,6 @@
 """`keras-vit study` from its settings to the figure, and mistakes."""
 
 import csv
-import importlib
 import json
 
 import pytest
@@ -40,20 +39,21 @@ def test_command(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("positions digits_pretrain --seeds 0", "`--seeds` must be an integer of at least 1"),
+        ("positions digits_pretrain --seeds 0", "`seeds` must be an integer of at least 1"),
         ("positions digits_pretrain --models ViT_X16", "`variant` must be the name of"),
         ("positions digits_pretrain --models BiT_R50x1", "must have patches for the study"),
-        ("positions digits_masked_patches", "must be recipes that train on classes"),
-        ("positions digits_pretrain --shots 2", "needs `fewshot_data`"),
-        ("positions digits_pretrain --values 3-D", "`--values` must be one of"),
+        ("positions digits_pretrain --values 3-D", "`values` must be one of"),
         (
             "positions digits_pretrain --tune-learning-rates -1",
             "`learning_rate` must be a positive",
         ),
         ("shapes digits_pretrain --values 0.3", "`values` must leave depth=12 of ViT_Ti16 a"),
         ("shapes digits_pretrain --models BiT_R50x1", "must have patches for the study 'shapes'"),
-        ("pretraining digits_pretrain", "needs `finetune` and `finetune_data`"),
-        ("datasets digits_pretrain --values digits", "needs `finetune` and `finetune_data`"),
+        ("pretraining digits_pretrain", "`finetune` and `finetune_data` must be given together"),
+        (
+            "datasets digits_pretrain --values digits",
+            "`finetune` and `finetune_data` must be given together",
+        ),
         ("positions digits_pretrain --models", "needs `models` and `values`"),
         ("positions digits_pretrain --image-size 24", "`image_size` must be a multiple of"),
         (
@@ -61,20 +61,13 @@ def test_command(tmp_path, capsys):
             "--finetune-data digits",
             "must be a multiple of",
         ),
-        ("positions digits_pretrain --finetune none", "`recipe` must be a `Recipe` or one of"),
-        ("positions nothing", "The recipe must be one of pretrain, finetune"),
-        ("positions digits_pretrain --finetune digits_finetune", "needs `finetune_data`"),
-        ("positions digits_pretrain --finetune-classes 1", "needs `finetune_data`"),
-        ("positions digits_pretrain --finetune-fraction 0.5", "needs `finetune_data`"),
         (
-            "positions digits_pretrain --finetune digits_masked_patches --finetune-data digits",
-            "must be recipes that train on classes",
+            "positions digits_pretrain --finetune-image-size 64",
+            "`recipe` must be a `Recipe` or one",
         ),
-        ("data-size digits_pretrain --values 2", "`fraction` must be a share"),
-        ("data-size digits_pretrain --values 1 0.00001", "There must be an image"),
-        ("positions digits_pretrain --fewshot-classes 2", "needs `fewshot_data`"),
+        ("positions digits_pretrain --finetune none", "`recipe` must be a `Recipe` or one of"),
+        ("positions digits_pretrain --finetune digits_finetune", "must be given together"),
         ("data-size digits_pretrain --fewshot-data digits --fewshot-classes 2", "at least two"),
-        ("data-size digits_pretrain --shots 0", "`--shots` must be an integer of at least 1"),
     ],
 )
 def test_wrong_commands(arguments, message, tmp_path, capsys, monkeypatch):
@@ -88,9 +81,9 @@ def test_wrong_commands(arguments, message, tmp_path, capsys, monkeypatch):
 
 def test_a_study_needs_data(tmp_path, capsys):
     command = ["study", "poolings", "digits_pretrain", "--workdir", tmp_path / "study"]
-    assert "`data` must be given" in error_of(capsys, *command)
+    assert "The study 'poolings' needs `data`" in error_of(capsys, *command)
     command[1] = "datasets"
-    assert "`values` must be given" in error_of(capsys, *command)
+    assert "`values` for the study 'datasets'" in error_of(capsys, *command)
 
 
 def test_a_study_has_a_recipe_of_the_table(tmp_path, capsys):
@@ -98,16 +91,3 @@ def test_a_study_has_a_recipe_of_the_table(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(list(map(str, command)))
     assert "auto" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_stopped_study_says_how_it_goes_on(tmp_path, monkeypatch, caplog):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    module = importlib.import_module("keras_vit.experiments.study_run")
-    monkeypatch.setattr(module, "grid", stop)
-    command = ["study", "poolings", "digits_pretrain", "--data", "digits", "--workdir"]
-    with pytest.raises(KeyboardInterrupt), caplog.at_level("INFO", "keras_vit"):
-        main([*command, str(tmp_path / "study")])
-    assert "to resume the study, repeat the same command" in caplog.text

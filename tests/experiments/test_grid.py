@@ -77,17 +77,6 @@ def test_processes_do_other_parts(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == [*lines, "[3/3] c, seed 0: done before"]
 
 
-def test_what_fails_at_once_is_no_grid(tmp_path):
-    def fail(setting, seed):
-        raise ValueError("the warm-up is too long")
-
-    settings = settings_of("a")
-    with pytest.raises(ValueError, match="too long"):
-        grid(settings, [0], fail, tmp_path / "new", FACTS)
-    assert not (tmp_path / "new").exists()
-    grid(settings, [0], measured([]), tmp_path / "new", {**FACTS, "steps": 20})
-
-
 def test_a_grid_is_of_one_thing(tmp_path):
     settings = settings_of("a")
     grid(settings, [0], measured([]), tmp_path, FACTS)

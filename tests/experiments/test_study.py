@@ -7,7 +7,7 @@ import pytest
 from keras_vit.checkpoints.trained import model_digest
 from keras_vit.experiments import study
 from keras_vit.experiments.grid import grid
-from keras_vit.experiments.study_run import data_digests, make_plan
+from keras_vit.experiments.study_run import Images, Plan
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
@@ -17,7 +17,7 @@ from tests.fixtures.small_runs import small_model
 
 def test_settings_are_all_that_models_have():
     def settings(name, *models, **options):
-        return make_plan(name, "digits_pretrain", "digits", "x", models=models, **options).settings
+        return Plan(name, "digits_pretrain", "digits", "x", models=models, **options).settings
 
     kinds = [setting.changes["position_embedding"] for setting in settings("positions", "a")]
     assert set(kinds) == set(POSITION_EMBEDDINGS) - {"rotary"}
@@ -70,30 +70,32 @@ def test_digests_of_a_study(tmp_path):
     """Data that people can change have digests, the few-shot data too."""
     root = write_folder(tmp_path / "photos", ("cat", "dog"), count=10)
     data = f"folder:{root}"
-    plan = make_plan("poolings", "digits_pretrain", data, tmp_path / "study")
+    plan = Plan("poolings", "digits_pretrain", data, tmp_path / "study")
     before = plan.facts()
     assert plan.facts() == before
     for path in root.rglob("*.jpg"):
         path.write_bytes(encode(random_image(), "JPEG"))
-    assert plan.facts()[f"{data} train digest"] != before[f"{data} train digest"]
+    digest = lambda facts: facts[f"data {data}"]["train digest"]  # noqa: E731
+    assert digest(plan.facts()) != digest(before)
     options = {"classes": ("0", "1"), "fewshot_classes": ("2", "3"), "fewshot_data": "digits"}
-    facts = make_plan("data-size", "digits_pretrain", "digits", "study", **options).facts()
-    names = [name for name in facts if name.endswith(" digest")]
-    assert names == [
-        *(f"digits {split} digest" for split in ("train", "validation", "test")),
-        *(f"fewshot digits {split} digest" for split in ("train", "test")),
-    ]
-    assert len({facts[name] for name in names}) == 5
-    assert data_digests("cifar10", ("train",)) == {}
+    facts = Plan("data-size", "digits_pretrain", "digits", "study", **options).facts()
+    found = [facts["data digits"], facts["fewshot"]]
+    digests = [value for of in found for name, value in of.items() if name.endswith(" digest")]
+    assert len({*digests}) == len(digests) == 3 + 2
+
+
+def test_tensorflow_datasets_have_no_digests(monkeypatch):
+    monkeypatch.setattr(Images, "source", lambda images, split: None)
+    assert Images("cifar10").facts() == {"name": "cifar10", "classes": [], "fraction": 1.0}
 
 
 def test_each_pretraining_set_has_digests(tmp_path):
     names = [f"folder:{write_folder(tmp_path / n, ('cat', 'dog'), count=10)}" for n in "ab"]
     options = {"values": names, "finetune": "digits_finetune", "finetune_data": "digits"}
-    plan = make_plan("datasets", "digits_pretrain", None, tmp_path / "study", **options)
+    plan = Plan("datasets", "digits_pretrain", None, tmp_path / "study", **options)
     facts = plan.facts()
-    digests = {f"{name} train digest" for name in (*names, "finetune digits")}
-    assert digests <= facts.keys()
+    found = *(facts[f"data {name}"] for name in names), facts["finetune_data"]
+    assert len({of["train digest"] for of in found}) == 2
     # One of the datasets may be new.
     grid({}, (), None, tmp_path / "new", facts)
     fewer = dataclasses.replace(plan, values=names[:1]).facts()
@@ -116,12 +118,12 @@ def test_each_pretraining_set_has_digests(tmp_path):
 def test_a_study_is_of_one_thing(options, tmp_path):
     """What is left out, or added, is another study; the order of classes does not matter."""
     arguments = ("poolings", "digits_pretrain", "digits", tmp_path / "study")
-    without, given = make_plan(*arguments), make_plan(*arguments, **options)
+    without, given = Plan(*arguments), Plan(*arguments, **options)
     for name, before, now in (("a", without, given), ("b", given, without)):
         grid({}, (), None, tmp_path / name, before.facts())
         with pytest.raises(ValueError, match=f"begun with.*{next(iter(options))}"):
             grid({}, (), None, tmp_path / name, now.facts())
-    two = (make_plan(*arguments, classes=names).facts() for names in (("0", "1"), ("1", "0")))
+    two = (Plan(*arguments, classes=names).facts() for names in (("0", "1"), ("1", "0")))
     assert next(two) == next(two)
 
 
@@ -134,7 +136,7 @@ def test_masked_patches_take_any_recipe_of_classes():
         boundaries=(60, 70),
     )
     options = {"finetune": "digits_finetune", "finetune_data": "digits"}
-    plan = make_plan("pretraining", recipe, "digits", "study", **options)
+    plan = Plan("pretraining", recipe, "digits", "study", **options)
     masked = dataclasses.replace(recipe, **plan.settings[1].changes)
     assert (masked.loss, masked.boundaries, masked.head_bias) == ("mean_colour", (), 0.0)
 

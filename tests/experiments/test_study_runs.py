@@ -8,8 +8,8 @@ from keras_vit.data import load
 from keras_vit.data.loading import find_source
 from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.experiments.study_run import (
+    Plan,
     Trained,
-    make_plan,
     measure,
     train_setting,
     training_exaflops,
@@ -24,7 +24,7 @@ from tests.fixtures.small_runs import small_model, small_recipe
 def test_the_best_model_is_measured(tmp_path, monkeypatch):
     """Early stopping: not the last model."""
     options = {"shots": 2, "classes": ("0", "1"), "values": (1.0,)}
-    plan = make_plan("data-size", "digits_pretrain", "digits", tmp_path, **options)
+    plan = Plan("data-size", "digits_pretrain", "digits", tmp_path, **options)
     (setting,) = plan.settings
     best, last = (small_model(small_recipe(image_size=16), 2) for _ in range(2))
     for model, bias in ((best, 9.0), (last, -9.0)):
@@ -33,7 +33,7 @@ def test_the_best_model_is_measured(tmp_path, monkeypatch):
     run.mkdir()
     (run / "run.json").write_text("{}")
     best.save(run / "best.keras")
-    trained = Trained(RECIPES["digits_pretrain"], last, 20, run, [], 1e-6)
+    trained = Trained(job.Run(last, [], run, RECIPES["digits_pretrain"]), 20, 1e-6)
     monkeypatch.setattr("keras_vit.experiments.study_run.train_setting", lambda *_: trained)
     found = measure(plan, setting, 0)
     # The best model always predicts 0, the last 1.
@@ -53,7 +53,7 @@ def test_a_share_is_trained_for_as_many_steps_as_all_images(tmp_path, monkeypatc
     monkeypatch.setattr(job, "train", train)
     recipe = dataclasses.replace(RECIPES["digits_pretrain"], batch_size=50, warmup_steps=1)
     options = {"classes": ("0", "1"), "values": (0.1,)}
-    plan = make_plan("data-size", recipe, "digits", tmp_path, **options)
+    plan = Plan("data-size", recipe, "digits", tmp_path, **options)
     num_images = train_setting(plan, *plan.settings, 0).num_images
     source = find_source("digits", "train", ("0", "1"))
     assert (recorded["fraction"], recorded["epoch_examples"]) == (0.1, source.num_examples)

@@ -38,8 +38,12 @@ def test_a_learning_rate_that_diverges_has_no_accuracy(tmp_path):
     assert (recipe.learning_rate, found) == (0.01, {0.01: 0.0, 0.3: None})
     with pytest.raises(NotFiniteError, match="must not diverge.*learning rate 0.2, .* 0.3"):
         choose_learning_rate(small_recipe(learning_rates=(0.2, 0.3)), train, tmp_path / "b")
-    with pytest.raises(ValueError, match="must differ in their first 6 digits"):
-        choose_learning_rate(small_recipe(learning_rates=(0.01, 0.010000001)), train, tmp_path)
+
+
+def test_learning_rates_may_be_close(tmp_path):
+    recipe = small_recipe(learning_rates=(0.01, 0.010000001))
+    train = lambda recipe, workdir: [{"val_accuracy": recipe.learning_rate}]  # noqa: E731
+    assert choose_learning_rate(recipe, train, tmp_path)[0].learning_rate == 0.010000001
 
 
 def test_each_learning_rate_starts_from_the_same_weights(tmp_path):

@@ -5,7 +5,8 @@ import dataclasses
 
 import pytest
 
-from keras_vit.experiments.study_run import make_plan, tune
+from keras_vit.experiments.study_run import Plan, Trained, tune
+from keras_vit.training import Run
 from keras_vit.training.callbacks import NotFiniteError
 from keras_vit.training.recipes import RECIPES
 
@@ -25,7 +26,7 @@ def tried(monkeypatch):
         if ACCURACIES[values] is None:
             raise NotFiniteError("the loss is NaN")
         history = [{"val_accuracy": 0.9}, {"val_accuracy": ACCURACIES[values]}]
-        return dataclasses.make_dataclass("Run", ["history"])(history)
+        return Trained(Run(None, history, plan.workdir, plan.recipe), 1, 1.0)
 
     monkeypatch.setattr("keras_vit.experiments.study_run.train_setting", train)
     return calls
@@ -33,7 +34,7 @@ def tried(monkeypatch):
 
 def plan_of(path, models, **changes):
     recipe = dataclasses.replace(RECIPES["digits_pretrain"], seed=5, **changes)
-    return make_plan("scaling", recipe, "digits", path, models=models, tune=TUNE)
+    return Plan("scaling", recipe, "digits", path, models=models, tune=TUNE)
 
 
 def rows_of(path):

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import shutil
 import signal
 
 import keras
@@ -14,8 +13,8 @@ import tensorflow_datasets as tfds
 from keras_vit.checkpoints.trained import model_digest
 from keras_vit.data import DATASETS, find_source, load
 from keras_vit.evaluation.classification import evaluate
-from keras_vit.experiments import vtab, vtab_run, vtab_seeds
-from keras_vit.experiments.vtab_run import accuracies_by_seed, check_data, find_tasks
+from keras_vit.experiments import vtab, vtab_run
+from keras_vit.experiments.vtab_run import accuracies_by_seed, find_tasks
 from keras_vit.experiments.vtab_tables import GROUPS, TASKS
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
@@ -173,34 +172,21 @@ def test_data_that_are_not_there(command, tmp_path, capsys, monkeypatch, data_di
         run(capsys, *command, "--tasks", "dtd", "sun397", "resisc45")
     # After the progress bars of TensorFlow Datasets.
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "2 of 3 that cannot be loaded: vtab/sun397 (The dataset sun397 cannot be" in line
-    assert "vtab/resisc45 (The dataset resisc45 cannot be downloaded" in line
+    assert "The dataset sun397 cannot be downloaded" in line
     assert not (tmp_path / "vtab").exists()
-
-
-@pytest.mark.slow
-def test_files_that_were_not_copied(data_dir, tmp_path):
-    (tmp_path / "dtd").symlink_to(data_dir / "dtd")
-    check_data(["vtab/dtd"], tmp_path)
-    name = "patch_camelyon"
-    shutil.copytree(data_dir / name, tmp_path / name, ignore=shutil.ignore_patterns("*test*"))
-    with pytest.raises(ValueError, match=r"1 of 2 .* loaded: vtab/patch_camelyon \(.*No such file"):
-        check_data(["vtab/dtd", "vtab/patch_camelyon"], tmp_path)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--tasks", "cifar10"], "`tasks` must be among caltech101, .*'cifar10'"),
-        (["--loss", "pixels"], "`--loss` must be one for classes.*loss='pixels'"),
-        (["--warmup-steps", "12"], "`--warmup-steps` and `boundaries` must be smaller"),
         (["--compare", "ViT_L16/jft300m/vtab"], "`compare` .* architecture, which is not"),
         (["--compare", "ViT_L16"], "`compare` must name a row that has a reported accuracy"),
         (["--image-size", "9"], "Received: .*9"),
     ],
 )
 def test_wrong_commands(start, arguments, message, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(vtab_run, "check_data", no_training)
+    monkeypatch.setattr(vtab_run.Images, "facts", no_training)
     command = small_command(start, tmp_path, tmp_path)
     assert re.search(message, error_of(capsys, *command, *arguments))
     assert not (tmp_path / "vtab").exists()
@@ -213,10 +199,10 @@ def test_the_results_are_of_a_model_and_its_data(tmp_path, monkeypatch):
     recipe = dataclasses.replace(RECIPES["finetune_vtab"], image_size=8)
     digits = {"svhn": "digits"}
     found = vtab(path, tmp_path / "vtab", ["svhn"], recipe, datasets=digits)
-    assert found.means["natural"] == (0.5, ("vtab/svhn",))
+    assert found.accuracies == {0: {"vtab/svhn": 0.5}}
     settings = json.loads((tmp_path / "vtab" / "settings.json").read_text())
     assert model_digest(path).items() <= settings.items()
-    assert "digits train digest" in settings
+    assert "train digest" in settings["data vtab/svhn"]
     with pytest.raises(ValueError, match=r"begun with. Received: datasets=\[\] instead of"):
         vtab(path, tmp_path / "vtab", ["svhn"], recipe)
     # A file that is replaced under the same path is another model.
@@ -227,7 +213,7 @@ def test_the_results_are_of_a_model_and_its_data(tmp_path, monkeypatch):
 
 
 def test_one_learning_rate_is_no_choice(tmp_path, monkeypatch):
-    monkeypatch.setattr(vtab_run, "check_data", lambda *_: None)
+    monkeypatch.setattr(vtab_run.Images, "facts", lambda *_: None)
     trained = []
     monkeypatch.setattr(vtab_run._Runs, "train_and_test", lambda r, *_: trained.append(r) or 0.5)
     tiny_model().save(tmp_path / "m.keras")
@@ -245,7 +231,7 @@ def test_tasks_by_name_and_group():
 @pytest.mark.parametrize("seeds", [0, 1.5])
 def test_a_wrong_number_of_seeds(seeds, tmp_path):
     with pytest.raises(ValueError, match="`seeds` must be an integer of at least 1"):
-        vtab_seeds("model", tmp_path / "runs", seeds=seeds)
+        vtab("model", tmp_path / "runs", seeds=seeds)
     assert not (tmp_path / "runs").exists()
 
 
@@ -262,19 +248,18 @@ def test_the_same_directory_has_all_seeds(tmp_path, monkeypatch):
     recipe = dataclasses.replace(RECIPES["finetune_vtab"], image_size=8, seed=1)
     arguments = (tmp_path / "m.keras", tmp_path / "vtab", ["svhn"], recipe)
     options = {"datasets": {"svhn": "digits"}}
-    found = vtab_seeds(*arguments, seeds=2, **options)
-    accuracies = {seed: results.accuracies for seed, results in found.items()}
-    assert accuracies == {1: {"vtab/svhn": 0.51}, 2: {"vtab/svhn": 0.52}}
+    found = vtab(*arguments, seeds=2, **options)
+    assert found.accuracies == {1: {"vtab/svhn": 0.51}, 2: {"vtab/svhn": 0.52}}
     assert seeds == [1, 2]
     # The runs before are not repeated.
-    vtab_seeds(*arguments, seeds=3, **options)
+    vtab(*arguments, seeds=3, **options)
     assert seeds[2:] == [3]
-    assert vtab(*arguments, **options) == found[1]
+    assert vtab(*arguments, **options).accuracies == {1: found.accuracies[1]}
 
 
 @pytest.mark.slow
 def test_the_command_of_vtab_prints_the_deviation(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(vtab_run, "check_data", lambda *_: None)
+    monkeypatch.setattr(vtab_run.Images, "facts", lambda *_: None)
     monkeypatch.setattr(vtab_run._Runs, "train_and_test", lambda runs, task, seed: 0.5 + seed / 100)
     tiny_model().save(tmp_path / "m.keras")
     command = ("vtab", tmp_path / "m.keras", "--workdir", tmp_path / "vtab", "--tasks", "svhn")
