@@ -29,7 +29,7 @@ SLOW_EXAMPLES = {
     "evaluation.fewshot.FewshotAccuracy",
     "evaluation.segmentation.segment",
     "evaluation.stored.read_features",
-    "experiments.seeds.train_seeds",
+    "experiments.sweep.train_seeds",
     "experiments.trained_model.open_trained",
     "experiments.vtab_run.vtab",
     "inspection.attention.attention_maps",

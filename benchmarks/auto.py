@@ -24,7 +24,7 @@ import numpy as np
 import keras_vit
 from keras_vit.evaluation.classification import predictions
 from keras_vit.training import RECIPES, train
-from keras_vit.training.recipes import find_recipe
+from keras_vit.training.recipe import find_recipe
 
 PRETRAINED = ("airplane", "bird", "deer", "frog", "ship")
 OTHERS = ("automobile", "cat", "dog", "horse", "truck")

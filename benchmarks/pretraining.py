@@ -22,7 +22,7 @@ from keras_vit.evaluation import evaluate
 from keras_vit.experiments.sweep import choose_learning_rate
 from keras_vit.models import replace_head, resize, vision_transformer
 from keras_vit.training import job
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 
 PRETRAINING = {
     "from scratch": None,

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.cli.arguments import markdown_table
 from keras_vit.cli.models import COLUMNS, table_row
 from keras_vit.models.variants import VARIANTS
-from keras_vit.training.recipes import ROWS
+from keras_vit.training.recipe import ROWS
 
 WEIGHT_MAPS = """# Weight maps
 
@@ -63,7 +63,7 @@ Written by `make docs` from `keras_vit/checkpoints/catalog/published.py` and `hu
 RECIPES_PAGE = """# Recipes
 
 `keras-vit train NAME` trains a model by one of these recipes; every setting is a flag, see
-`keras-vit train NAME --help`. In Python a recipe is a row of `keras_vit.training.recipes.RECIPES`;
+`keras-vit train NAME --help`. In Python a recipe is a row of `keras_vit.training.recipe.RECIPES`;
 `dataclasses.replace` changes it. The last column is
 the accuracy that the source reports, on ImageNet unless another dataset is named; none of them was
 measured here.

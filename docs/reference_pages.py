@@ -32,7 +32,7 @@ TABLES = {
     "keras_vit.data.AUGMENTATIONS": "keras_vit.data.images.preprocessing",
     "keras_vit.data.DATASETS": "keras_vit.data.sources.paper",
     "keras_vit.models.VARIANTS": "keras_vit.models.variants",
-    "keras_vit.training.RECIPES": "keras_vit.training.recipes",
+    "keras_vit.training.RECIPES": "keras_vit.training.recipe",
 }
 BUILDERS = """# Builders
 

@@ -21,15 +21,14 @@ SAVED_NAMES = {
         MultiHeadAttentionPooling PatchEmbedding PreActivationBottleneckUnit RegisterTokens
         StandardizedConv2D TransformerBlock
     """,
-    "keras_vit.layers.dense": "Dense",
+    "keras_vit.layers.base": "Dense",
     "keras_vit.layers.mlp": "gelu_tanh quick_gelu",
     "keras_vit.layers.normalization": "GroupNorm",
     "keras_vit.layers.resnet": "MaxPool",
     "keras_vit.models.dense": "MaskProduct ResizeLike TokensToMap",
     "keras_vit.models.model": "ImageModel",
     "keras_vit.training.losses": "BalancedAccuracy PixelCrossEntropy sigmoid_cross_entropy",
-    "keras_vit.training.optimizers": "AdamW SGD",
-    "keras_vit.training.schedules": "ReciprocalSquareRootDecay WarmUp",
+    "keras_vit.training.optimizers": "AdamW ReciprocalSquareRootDecay SGD WarmUp",
 }
 
 

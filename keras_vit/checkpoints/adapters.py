@@ -19,7 +19,7 @@ from keras_vit.checkpoints.save import at_stored_size, stored_in, write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Entry, Naming, entries
 from keras_vit.core.images import WHOLE_IMAGE
-from keras_vit.layers.dense import LORA_KERNELS
+from keras_vit.layers.base import LORA_KERNELS
 from keras_vit.models.files import check_finite
 from keras_vit.models.model import options_of
 from keras_vit.models.parts import HEAD_LAYERS

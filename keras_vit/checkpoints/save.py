@@ -24,9 +24,8 @@ from keras_vit.checkpoints.configuration import (
     warn_of_lost_preparation,
 )
 from keras_vit.checkpoints.formats import recognize, written_formats
-from keras_vit.checkpoints.normalization import BIAS, KERNEL, check_channels, released
 from keras_vit.checkpoints.reader import CheckpointReader
-from keras_vit.checkpoints.transforms import TRANSFORMS
+from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, check_channels, released
 from keras_vit.checkpoints.weight_map import POSITIONS, entries
 from keras_vit.core.arguments import check_choice, path_error
 from keras_vit.core.class_names import check_class_names

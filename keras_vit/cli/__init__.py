@@ -13,7 +13,6 @@ import tyro
 from tyro.conf import subcommand
 
 from keras_vit.cli.benchmark import Benchmark
-from keras_vit.cli.checkpoints import Checkpoints
 from keras_vit.cli.client import Client
 from keras_vit.cli.convert import Convert
 from keras_vit.cli.data import Data
@@ -23,7 +22,7 @@ from keras_vit.cli.export import Export
 from keras_vit.cli.fewshot import Fewshot
 from keras_vit.cli.inspect import Inspect
 from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
-from keras_vit.cli.models import Models
+from keras_vit.cli.models import Checkpoints, Models
 from keras_vit.cli.predict import Predict
 from keras_vit.cli.quickstart import Quickstart
 from keras_vit.cli.search import Search

@@ -43,7 +43,7 @@ class Evaluate(Reading):
         """Print the metrics of a model; or of the runs of several seeds, and their means."""
         import keras
 
-        from keras_vit.experiments.seeds import finished_runs
+        from keras_vit.experiments.sweep import finished_runs
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.training import distribution
 

@@ -1,4 +1,4 @@
-"""`keras-vit models`."""
+"""`keras-vit models` and `keras-vit checkpoints`."""
 
 import dataclasses
 from typing import Annotated, ClassVar
@@ -16,6 +16,8 @@ COST_COLUMNS = (
     *("activations, MiB", "with remat, MiB"),
 )
 
+Words = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[WORD ...]")]
+
 
 @dataclasses.dataclass
 class Models(Table):
@@ -32,9 +34,7 @@ class Models(Table):
             activations per image that a training step keeps, in float32; bfloat16 takes half.
     """
 
-    filter: Annotated[
-        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[WORD ...]")
-    ] = ()
+    filter: Words = ()
     image_size: int = 224
     num_classes: int = 1000
     flops: bool = False
@@ -100,3 +100,35 @@ def _count(variant, image_size, num_classes):
 
 def _units(stages):
     return "-" if stages is None else ", ".join(map(str, stages)) or "root"
+
+
+@dataclasses.dataclass
+class Checkpoints(Table):
+    """List the published checkpoints.
+
+    Example: keras-vit checkpoints b16 augreg
+
+    Args:
+        filter: words that the name or the address of a checkpoint must contain.
+        urls: print the addresses too.
+    """
+
+    filter: Words = ()
+    urls: bool = False
+
+    needs_keras: ClassVar[bool] = False
+
+    def run(self):
+        """Print the table."""
+        from keras_vit.checkpoints.catalog import list_checkpoints
+
+        columns = ("name", "size", "classes", "top-1") + ("address",) * self.urls
+        found = list_checkpoints(" ".join(self.filter))
+        self.print_table(columns, (checkpoint_row(row)[: len(columns)] for row in found))
+
+
+def checkpoint_row(checkpoint):
+    """Return the cells of the row of a checkpoint."""
+    classes = f"{checkpoint.num_classes}" + (" (zero)" if checkpoint.zero_head else "")
+    accuracy = f"{checkpoint.accuracy:.2f}" if checkpoint.accuracy else "-"
+    return checkpoint.name, f"{checkpoint.image_size}", classes, accuracy, checkpoint.url

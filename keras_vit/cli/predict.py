@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.cli.arguments import Command, ImageArguments, ImageSize, as_shard, check_new_file
-from keras_vit.core.choices import DTYPES
+from keras_vit.core.arguments import DTYPES
 
 
 @dataclasses.dataclass

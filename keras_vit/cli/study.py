@@ -79,7 +79,7 @@ class Study(Command):
         from keras_vit.experiments.grid import RESULTS
         from keras_vit.experiments.study_run import FIGURE, study, summary
         from keras_vit.inspection.figures.drawing import check_matplotlib
-        from keras_vit.training.recipes import find_recipe
+        from keras_vit.training.recipe import find_recipe
 
         check_matplotlib()
         tune = {

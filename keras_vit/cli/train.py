@@ -1,7 +1,6 @@
 """`keras-vit train` and `keras-vit resume`."""
 
 import dataclasses
-import importlib.util
 import pathlib
 import shlex
 from typing import Annotated
@@ -9,8 +8,8 @@ from typing import Annotated
 import tyro
 
 from keras_vit.cli.arguments import Command, Policy
-from keras_vit.core.choices import SEGMENTATION
-from keras_vit.training.recipes import RECIPES, ROWS
+from keras_vit.core.arguments import SEGMENTATION
+from keras_vit.training.recipe import RECIPES, ROWS
 
 
 @dataclasses.dataclass
@@ -125,7 +124,7 @@ class Train(Command):
 
     def run(self):
         """Train, and print where the results are."""
-        from keras_vit.experiments.seeds import train_seeds
+        from keras_vit.experiments.sweep import train_seeds
         from keras_vit.training.job import train
 
         self.workdir = self.workdir.expanduser().resolve()
@@ -181,7 +180,7 @@ class Train(Command):
         from keras_vit.core.run_dir import RunDir
         from keras_vit.experiments.sweep import sweep_shortly
         from keras_vit.training.auto import auto_recipe
-        from keras_vit.training.recipes import find_recipe
+        from keras_vit.training.recipe import find_recipe
 
         first = self.workdir if self.seeds is None else self.workdir / f"seed-{auto.seed}"
         # Before a training step is timed.
@@ -205,29 +204,15 @@ class Train(Command):
 
 def show_run(run, callbacks, data):
     """Print what a run came to, and draw it on images of a dataset, if one is given."""
-    from keras_vit.checkpoints.runs import LAST_MODEL, PREDICTOR_MODEL, read_run
+    from keras_vit.checkpoints.runs import LAST_MODEL, read_run
+    from keras_vit.experiments.run_figures import draw_run
 
     recorded = read_run(run.workdir / LAST_MODEL)
-    names = ("classes", "data_dir", "max_skipped")
-    options = {"upright": run.recipe.upright, **{name: recorded[name] for name in names}}
-    if data is not None and run.recipe.is_of_classes:
-        from keras_vit.experiments.run_figures import draw_run
-
-        for path in draw_run(run.workdir, data, exclude=recorded["exclude"], **options):
+    names = ("classes", "data_dir", "max_skipped", "exclude")
+    if data is not None:
+        options = {"upright": run.recipe.upright, **{name: recorded[name] for name in names}}
+        for path in draw_run(run.workdir, data, run.recipe.loss, **options):
             print(f"Figure: {path}")
-    predictor = run.workdir / PREDICTOR_MODEL
-    if data is not None and predictor.exists() and importlib.util.find_spec("matplotlib"):
-        from keras_vit.data import load, mask_patches
-        from keras_vit.inspection.figures.drawing import draw_masked_patches
-        from keras_vit.models.files import load_model
-        from keras_vit.models.parts import token_stride
-
-        model = load_model(run.workdir / LAST_MODEL)
-        images = load(data, "validation", model.input_shape[1:3], batch_size=8, **options)
-        masked = mask_patches(images, token_stride(model), run.recipe.loss)
-        picture = run.workdir / "masked_patches.png"
-        draw_masked_patches(load_model(predictor), next(masked.as_numpy_iterator()), picture)
-        print(f"What it predicts of masked patches: {picture}")
     best = describe_best(run.history, run.recipe.monitor)
     print(f"{best}; models and settings in {shlex.quote(str(run.workdir))}")
     for callback in callbacks:
@@ -260,7 +245,7 @@ def describe_fewshot(row):
 
 def describe_best(history, monitor=None):
     """Describe the best epoch by the metric that selects it."""
-    from keras_vit.experiments.seeds import best_of
+    from keras_vit.experiments.sweep import best_of
 
     metric, best = best_of(history, monitor)
     if metric is None:

@@ -8,8 +8,7 @@ from typing import Annotated
 import tyro
 
 from keras_vit.cli.arguments import Policy, Table
-from keras_vit.training.recipe import Recipe
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES, Recipe
 
 
 @dataclasses.dataclass

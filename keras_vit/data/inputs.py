@@ -12,7 +12,6 @@ import tensorflow as tf
 from PIL import Image
 
 from keras_vit.core.arguments import as_objects
-from keras_vit.core.choices import ENCODED_COLUMNS, PREDICTIONS_RECORD
 from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
 from keras_vit.data.loading import find_every, find_source
@@ -22,6 +21,13 @@ from keras_vit.data.sources.kinds import absolute_name, find_kind
 from keras_vit.data.sources.paper import DATASETS
 
 _PARQUET = ".parquet"
+
+# Columns that hold images, in order of preference: ours and Ray's, Spark's, and that of Hugging
+# Face's datasets.
+ENCODED_COLUMNS = ("bytes", "content", "image")
+# File of the settings in a directory of predictions. Readers of Parquet ignore files that begin
+# with an underscore or a dot.
+PREDICTIONS_RECORD = "_predictions.json"
 
 
 def is_dataset(name):

@@ -4,8 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from keras_vit.core.arguments import as_pair, check_choice, grid_size
-from keras_vit.core.choices import COLOR_LEVELS, TARGETS
+from keras_vit.core.arguments import COLOR_LEVELS, TARGETS, as_pair, check_choice, grid_size
 from keras_vit.data.dataset import Dataset
 
 # Rows and columns of a downsized patch.

@@ -14,10 +14,15 @@ import pyarrow
 import pyarrow.parquet
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.core.choices import PREDICTIONS_RECORD
 from keras_vit.core.files import replacing
 from keras_vit.core.run_dir import RunDir
-from keras_vit.data.inputs import absolute_names, check_existing, find_images, is_dataset
+from keras_vit.data.inputs import (
+    PREDICTIONS_RECORD,
+    absolute_names,
+    check_existing,
+    find_images,
+    is_dataset,
+)
 from keras_vit.data.sources.kinds import find_kind
 from keras_vit.serving.predictor import Predictor, digest_of_model
 

@@ -10,7 +10,7 @@ import numpy as np
 import tqdm
 from keras import ops
 
-from keras_vit.core.choices import IGNORED
+from keras_vit.core.arguments import IGNORED
 from keras_vit.core.pixels import MAX_PIXELS
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.base import Source

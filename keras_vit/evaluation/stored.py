@@ -9,8 +9,7 @@ import pathlib
 import numpy as np
 
 from keras_vit.core.arguments import as_objects
-from keras_vit.core.choices import PREDICTIONS_RECORD
-from keras_vit.data.inputs import find_images
+from keras_vit.data.inputs import PREDICTIONS_RECORD, find_images
 from keras_vit.evaluation.fewshot import SEEDS, fewshot_accuracies
 
 # Similarities in memory at once.

@@ -16,7 +16,7 @@ from keras_vit.layers.base import parts
 from keras_vit.models import freeze_blocks
 from keras_vit.models.variants import is_variant
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 
 # Of new heads, and of models of any size.
 NUM_CLASSES, IMAGE_SIZE = 1000, 224

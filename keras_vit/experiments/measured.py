@@ -23,7 +23,7 @@ from keras_vit.experiments.vtab_tables import (
     table_columns,
     table_rows,
 )
-from keras_vit.training.recipes import find_recipe
+from keras_vit.training.recipe import find_recipe
 
 _IN_FIGURE_2 = tuple(f"{model}/jft300m/{VTAB}" for model in ("ViT_H14", "BiT_R152x4"))
 # The rows of each table that runs, or the tasks of VTAB, may reproduce.

@@ -8,7 +8,7 @@ from keras_vit.evaluation.costs import count_parameters, count_training_exaflops
 from keras_vit.experiments.paper_results import TITLES, paper_results, paper_rows
 from keras_vit.experiments.vtab_tables import mean_accuracies
 from keras_vit.models.variants import find_variant
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 
 CONTENTS = {row["source"]: row["title"] for row in paper_rows("contents")}
 # Table 7's average is over these; Figure 5's is "over 5 datasets".

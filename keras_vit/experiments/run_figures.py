@@ -1,38 +1,47 @@
-"""Figures at the end of a run: its confusion matrix, and its worst mistakes."""
+"""Figures at the end of a run: its confusion matrix and worst mistakes, or what it predicts."""
 
 import importlib.util
 import pathlib
 
 import numpy as np
 
-from keras_vit.checkpoints.runs import BEST_MODEL
+from keras_vit.checkpoints.runs import BEST_MODEL, LAST_MODEL, PREDICTOR_MODEL
 from keras_vit.checkpoints.trained import load_trained
-from keras_vit.data import load
+from keras_vit.core.arguments import TARGETS
+from keras_vit.data import load, mask_patches
 from keras_vit.evaluation.classification import predictions
 from keras_vit.evaluation.metrics import confusion_matrix
 from keras_vit.inspection.figures.charts import draw_confusion
-from keras_vit.inspection.figures.drawing import draw_mistakes
+from keras_vit.inspection.figures.drawing import draw_masked_patches, draw_mistakes
+from keras_vit.models.files import load_model
+from keras_vit.models.parts import token_stride
 from keras_vit.training.distribution import is_first_process
+from keras_vit.training.recipe import CLASS_LOSSES
 
 MOST_MISTAKES = 24
 
 
-def draw_run(workdir, data, **options):
-    """Draw how the best model of a run classifies the images that it was validated on.
+def draw_run(workdir, data, loss, **options):
+    """Draw what the model of a run makes of the images that it was validated on.
 
     Args:
-        workdir: directory of the run; `confusion.png` is written there and, if an image is
-            classified wrongly, `mistakes.png` with those of the greatest loss.
+        workdir: directory of the run. A classifier's best model is drawn in `confusion.png` and, if
+            an image is classified wrongly, in `mistakes.png` with those of the greatest loss; a
+            predictor of masked patches in `masked_patches.png`.
         data: name of the dataset.
+        loss: that of the recipe.
         **options: as in `keras_vit.data.load`.
 
     Returns:
-        A list of the paths; empty without matplotlib or a best model, or if images have several
+        A list of the paths; empty without matplotlib or such a model, or if images have several
         labels.
     """
     workdir = pathlib.Path(workdir)
-    has_best = (workdir / BEST_MODEL).is_file() and is_first_process()
-    if not has_best or not importlib.util.find_spec("matplotlib"):
+    if not is_first_process() or not importlib.util.find_spec("matplotlib"):
+        return []
+    if loss in TARGETS:
+        return [_draw_masked_patches(workdir, data, loss, options)]
+    if loss not in CLASS_LOSSES or not (workdir / BEST_MODEL).is_file():
         return []
     model = load_trained(workdir)
     dataset = load(data, "validation", model.input_shape[1:3], 32, **options)
@@ -56,3 +65,12 @@ def _images_at(dataset, places):
     examples = enumerate(dataset.unbatch().as_numpy_iterator())
     found = {place: image for place, (image, *_) in examples if place in places}
     return np.stack([found[place] for place in places])
+
+
+def _draw_masked_patches(workdir, data, loss, options):
+    model, predictor = (load_model(workdir / name) for name in (LAST_MODEL, PREDICTOR_MODEL))
+    images = load(data, "validation", model.input_shape[1:3], batch_size=8, **options)
+    masked = mask_patches(images, token_stride(model), loss)
+    picture = workdir / "masked_patches.png"
+    draw_masked_patches(predictor, next(masked.as_numpy_iterator()), picture)
+    return picture

@@ -8,7 +8,7 @@ from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.experiments.paper_results import paper_rows
 from keras_vit.models.options import is_resnet
 from keras_vit.models.variants import find_variant, with_sizes
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,8 +31,7 @@ from keras_vit.inspection.figures.charts import (
 from keras_vit.models.options import is_resnet
 from keras_vit.models.variants import find_variant
 from keras_vit.training import job
-from keras_vit.training.recipe import Recipe
-from keras_vit.training.recipes import find_recipe
+from keras_vit.training.recipe import Recipe, find_recipe
 from keras_vit.training.starting_model import with_settings
 
 FIGURE = "study.png"

@@ -13,11 +13,7 @@ from keras_vit.data.loading import load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.classification import check_same_classes
-from keras_vit.experiments.reported import (
-    check_meant,
-    find_reported,
-    reported_of_checkpoint,
-)
+from keras_vit.experiments.reported import check_meant, find_reported, reported_of_checkpoint
 from keras_vit.models.model import image_spec_of
 from keras_vit.training.run import EXCLUDED_FILE
 

@@ -16,8 +16,7 @@ from keras_vit.experiments.study_run import Images
 from keras_vit.experiments.sweep import choose_learning_rate, sweep_directory
 from keras_vit.experiments.vtab_tables import GROUPS, TASKS, find_row
 from keras_vit.training import distribution
-from keras_vit.training.recipe import Recipe
-from keras_vit.training.recipes import find_recipe
+from keras_vit.training.recipe import Recipe, find_recipe
 from keras_vit.training.run import STATES
 from keras_vit.training.starting_model import make_model
 

@@ -9,7 +9,7 @@ from keras_vit.core.text import mean_and_deviation
 from keras_vit.data.sources.paper import VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
 from keras_vit.experiments.paper_results import paper_results
 from keras_vit.experiments.reported import TABLE_2, VTAB, builder_of, find_reported
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 
 # Settings that change the results by rounding and chance alone.
 _FREE = ("seed", "accumulation_steps", "remat")

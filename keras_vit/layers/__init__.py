@@ -4,23 +4,20 @@ from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LayerScale
 from keras_vit.layers.patches import CorruptPatches, PatchEmbedding
-from keras_vit.layers.pooling import (
-    ClassTokenAndMeanPooling,
-    ClassTokenPooling,
-    DistilledHead,
-    MultiHeadAttentionPooling,
-)
 from keras_vit.layers.positions import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
 )
-from keras_vit.layers.resnet import (
-    BottleneckUnit,
-    PreActivationBottleneckUnit,
-    StandardizedConv2D,
+from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit, StandardizedConv2D
+from keras_vit.layers.tokens import (
+    ClassToken,
+    ClassTokenAndMeanPooling,
+    ClassTokenPooling,
+    DistilledHead,
+    MultiHeadAttentionPooling,
+    RegisterTokens,
 )
-from keras_vit.layers.tokens import ClassToken, RegisterTokens
 from keras_vit.layers.transformer import AxialTransformerBlock, TransformerBlock
 
 __all__ = [

@@ -7,8 +7,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_rate
-from keras_vit.layers.base import Dropout, Layer
-from keras_vit.layers.dense import as_rows
+from keras_vit.layers.base import Dropout, Layer, as_rows
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -7,8 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.core.arguments import as_pair, grid_size
-from keras_vit.core.choices import ROTARY_BASE
+from keras_vit.core.arguments import ROTARY_BASE, as_pair, grid_size
 from keras_vit.layers.base import Layer
 
 

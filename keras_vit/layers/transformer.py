@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import as_pair, check_rate, constructor_arguments
-from keras_vit.core.choices import AXES
+from keras_vit.core.arguments import AXES, as_pair, check_rate, constructor_arguments
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.base import Dropout, Layer
 from keras_vit.layers.mlp import MlpBlock

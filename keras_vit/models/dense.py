@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import as_pair, check_choice
-from keras_vit.core.choices import SEGMENTER_HEADS
+from keras_vit.core.arguments import SEGMENTER_HEADS, as_pair, check_choice
 from keras_vit.layers import ClassToken, RegisterTokens, TransformerBlock
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import layer_norm

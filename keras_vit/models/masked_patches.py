@@ -2,8 +2,7 @@
 
 import keras
 
-from keras_vit.core.arguments import check_choice
-from keras_vit.core.choices import COLOR_LEVELS, TARGETS
+from keras_vit.core.arguments import COLOR_LEVELS, TARGETS, check_choice
 from keras_vit.layers import CorruptPatches, PatchEmbedding
 from keras_vit.models.model import options_of
 from keras_vit.models.parts import BLOCKS, token_grid, token_stride

@@ -7,8 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.core.arguments import grid_size
-from keras_vit.core.choices import AXES
+from keras_vit.core.arguments import AXES, grid_size
 from keras_vit.layers import (
     AxialTransformerBlock,
     ClassToken,

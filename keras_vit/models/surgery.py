@@ -10,8 +10,15 @@ from keras import ops
 
 from keras_vit.core.arguments import as_pair, grid_size, is_integer
 from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, PatchEmbedding
-from keras_vit.layers.base import KeepsParts, freeze_parts, frozen_parts, parts, set_trainable
-from keras_vit.layers.dense import LORA_KERNELS, Dense
+from keras_vit.layers.base import (
+    LORA_KERNELS,
+    Dense,
+    KeepsParts,
+    freeze_parts,
+    frozen_parts,
+    parts,
+    set_trainable,
+)
 from keras_vit.models.model import ImageModel, carry, image_spec_of, zero_head
 from keras_vit.models.parts import (
     BLOCKS,

@@ -21,8 +21,7 @@ from keras_vit.models import find_variant
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE, Options, is_resnet
 from keras_vit.models.variants import is_variant
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.recipe import Recipe
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES, Recipe
 from keras_vit.training.starting_model import make_model
 
 # Images seen by the number of training images: 500, 10,000 or 20,000 steps of 512 images

@@ -32,8 +32,7 @@ from keras_vit.data.sources.paper import changes_that_keep_labels, check_augment
 from keras_vit.training import distribution
 from keras_vit.training.callbacks import MeasureRegularly, assign_averages
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.recipe import Recipe
-from keras_vit.training.recipes import find_recipe
+from keras_vit.training.recipe import Recipe, find_recipe
 from keras_vit.training.run import (
     EXCLUDED_FILE,
     SKIPPED_FILE,

@@ -6,8 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import check_choice
-from keras_vit.core.choices import IGNORED, TARGETS
+from keras_vit.core.arguments import IGNORED, TARGETS, check_choice
 from keras_vit.training.recipe import Recipe
 
 

@@ -12,9 +12,9 @@ import keras
 
 from keras_vit.checkpoints.runs import RUN_FILE
 from keras_vit.core.run_dir import RunDir
+from keras_vit.data.dataset import TimedDataset
 from keras_vit.data.processes import count_images, pad, process, sum_over_processes
 from keras_vit.data.skipped import explaining_errors
-from keras_vit.data.timing import TimedDataset
 from keras_vit.training.callbacks import (
     CheckFinite,
     ChooseThresholds,

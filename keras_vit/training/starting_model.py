@@ -10,7 +10,7 @@ import keras
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.checkpoints.runs import find_model
 from keras_vit.checkpoints.trained import load_unscaled
-from keras_vit.core.choices import SEGMENTATION
+from keras_vit.core.arguments import SEGMENTATION
 from keras_vit.core.class_names import as_words
 from keras_vit.core.text import name_some
 from keras_vit.models import find_variant, freeze_blocks, replace_head, resize

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 
-from keras_vit.core.choices import IGNORED, SEGMENTATION, TARGETS
+from keras_vit.core.arguments import IGNORED, SEGMENTATION, TARGETS
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process

@@ -12,7 +12,7 @@ from keras_vit.cli.arguments import markdown_table
 from keras_vit.cli.models import COLUMNS, table_row
 from keras_vit.cli.train import Auto
 from keras_vit.models import VARIANTS
-from keras_vit.training.recipes import RECIPES, Recipe
+from keras_vit.training.recipe import RECIPES, Recipe
 from keras_vit.version import __version__
 from tests.fixtures.commands import CASE, error_of, run
 from tests.fixtures.reference import case_path

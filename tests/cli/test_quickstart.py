@@ -25,7 +25,7 @@ def test_quickstart_says_at_once_what_is_not_installed(tmp_path, capsys, monkeyp
 def test_quickstart(tmp_path, capsys, monkeypatch):
     """The whole job, its training shortened; `make demo` runs it in full."""
     from keras_vit.cli import quickstart
-    from keras_vit.training.recipes import RECIPES
+    from keras_vit.training.recipe import RECIPES
 
     monkeypatch.setattr(quickstart, "MODEL", quickstart.MODEL.replace("depth=3", "depth=1"))
     monkeypatch.setattr(quickstart, "FINETUNING_STEPS", 4)

@@ -17,8 +17,8 @@ import psutil
 import pyarrow.parquet
 import pytest
 
-from keras_vit.core.choices import PREDICTIONS_RECORD as RECORD
 from keras_vit.data.images.decoding import decode
+from keras_vit.data.inputs import PREDICTIONS_RECORD as RECORD
 from keras_vit.distributed import processes
 from keras_vit.distributed.batch import Job
 from keras_vit.serving import Predictor

@@ -11,7 +11,7 @@ from keras_vit.experiments.paper_results import paper_results
 from keras_vit.experiments.study_run import Plan
 from keras_vit.experiments.vtab_tables import TASKS
 from keras_vit.training import job
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.small_runs import save_small_model, small_recipe
 

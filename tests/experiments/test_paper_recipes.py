@@ -5,7 +5,7 @@ import re
 import pytest
 
 from keras_vit.experiments.paper_results import paper_results, paper_rows
-from keras_vit.training.recipes import ROWS
+from keras_vit.training.recipe import ROWS
 
 # The rows whose values stand in `reported`, in its order.
 OF_TABLE_2 = {

@@ -8,7 +8,7 @@ from keras_vit.evaluation.costs import count_parameters
 from keras_vit.experiments.paper_results import TITLES, paper_rows
 from keras_vit.experiments.paper_tables import paper_table
 from keras_vit.models import find_variant
-from keras_vit.training.recipes import RECIPES, ROWS
+from keras_vit.training.recipe import RECIPES, ROWS
 from tests.experiments.printed import DATASETS, PRETRAINING, read_printed
 
 

@@ -19,7 +19,7 @@ from keras_vit.experiments.reported import (
     reported_of_checkpoint,
 )
 from keras_vit.models import find_variant
-from keras_vit.training.recipes import ROWS
+from keras_vit.training.recipe import ROWS
 
 TINY = "ViT_Ti16/augreg_imagenet2012_384"
 

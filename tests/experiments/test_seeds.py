@@ -7,7 +7,7 @@ import pytest
 
 from keras_vit.experiments import train_seeds
 from keras_vit.experiments.grid import read_results
-from keras_vit.experiments.seeds import SeedResults, best_of, finished_runs
+from keras_vit.experiments.sweep import SeedResults, best_of, finished_runs
 from keras_vit.models.files import load_model
 from keras_vit.training import Run, job
 from tests.fixtures.features import tiny_model

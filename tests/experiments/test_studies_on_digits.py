@@ -7,7 +7,7 @@ import pytest
 from keras_vit.experiments import study
 from keras_vit.experiments.studies import STUDIES
 from keras_vit.training import job
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from tests.fixtures.small_runs import no_training
 
 VIT = "ViT_Ti16(depth=2, embedding_dim=16, mlp_dim=32, num_heads=2, patch_size=8)"

@@ -10,7 +10,7 @@ from keras_vit.experiments.grid import grid
 from keras_vit.experiments.study_run import Images, Plan
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.training import job
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from tests.fixtures.images import encode, random_image, write_folder
 from tests.fixtures.small_runs import small_model
 

@@ -16,7 +16,7 @@ from keras_vit.experiments.study_run import (
 )
 from keras_vit.models import find_variant
 from keras_vit.training import job
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from tests.fixtures.small_runs import small_model, small_recipe
 
 

@@ -8,7 +8,7 @@ import pytest
 from keras_vit.experiments.study_run import Plan, Trained, tune
 from keras_vit.training import Run
 from keras_vit.training.callbacks import NotFiniteError
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 
 # The accuracy with each learning rate and dropout; the first of two equal ones is chosen.
 ACCURACIES = {(0.001, 0.0): 0.5, (0.001, 0.1): 0.75, (0.01, 0.0): None, (0.01, 0.1): 0.75}

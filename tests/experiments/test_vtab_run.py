@@ -17,7 +17,7 @@ from keras_vit.experiments import vtab, vtab_run
 from keras_vit.experiments.vtab_run import accuracies_by_seed, find_tasks
 from keras_vit.experiments.vtab_tables import GROUPS, TASKS
 from keras_vit.training import job
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from keras_vit.training.saving import SaveState
 from tests.data.sources.test_tfds import made_up
 from tests.fixtures.commands import error_of, run

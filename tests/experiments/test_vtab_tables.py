@@ -14,7 +14,7 @@ from keras_vit.experiments.vtab_tables import (
     mean_accuracies,
     table_rows,
 )
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from tests.fixtures.small_runs import smoke
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.core.choices import IGNORED
+from keras_vit.core.arguments import IGNORED
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.training.losses import PixelCrossEntropy, make_loss, masked_patch_loss
 from keras_vit.training.optimizers import SGD

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from keras_vit.training.distribution import SingleDevice, check_batch, strategy
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from tests.fixtures.commands import run_python
 from tests.fixtures.distributed.processes import (
     free_port,

@@ -14,7 +14,7 @@ from keras_vit.models.files import load_model
 from keras_vit.training.callbacks import NotFiniteError
 from keras_vit.training.job import load_training_data, train
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.states import States
 from tests.fixtures.contract import to_numpy

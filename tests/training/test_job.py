@@ -13,7 +13,7 @@ from keras_vit.checkpoints.trained import model_digest
 from keras_vit.data import load
 from keras_vit.training import Run, distribution
 from keras_vit.training.job import recorded_arguments
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import CLASSES, small_data, small_model, small_recipe

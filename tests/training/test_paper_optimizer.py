@@ -10,8 +10,7 @@ import keras_vit
 from keras_vit.models import vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.training.callbacks import assign_averages
-from keras_vit.training.optimizers import SGD, AdamW, layer_distances
-from keras_vit.training.schedules import learning_rate_schedule
+from keras_vit.training.optimizers import SGD, AdamW, layer_distances, learning_rate_schedule
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.tiny import TINY
 

@@ -12,7 +12,7 @@ from keras_vit.core.class_names import imagenet_class_names, read_labels
 from keras_vit.core.images import ImageSpec
 from keras_vit.models import vision_transformer
 from keras_vit.models.variants import is_variant
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from keras_vit.training.starting_model import make_model
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.models import classifier

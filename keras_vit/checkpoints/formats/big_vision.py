@@ -10,15 +10,7 @@ import re
 from keras_vit.checkpoints.architecture import block_depth, first_of, output_size
 from keras_vit.checkpoints.formats.base import Format, without_zero_rows
 from keras_vit.checkpoints.formats.flax_resnet import describe_resnet, describe_stages, resnet_rows
-from keras_vit.checkpoints.weight_map import (
-    POSITIONS,
-    Naming,
-    Row,
-    StoredArray,
-    heads,
-    norm,
-    two,
-)
+from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, StoredArray, heads, norm, two
 from keras_vit.models.options import VitOptions
 
 # Where the model is in a file: parameters saved with an optimizer are in `params` or `opt/target`,

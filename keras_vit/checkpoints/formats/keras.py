@@ -10,7 +10,7 @@ from keras_vit.checkpoints.formats.transformers.clip import CLIP_ROWS
 from keras_vit.checkpoints.formats.transformers.deit import DEIT_ROWS
 from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3_ROWS
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row
-from keras_vit.core.choices import AXES
+from keras_vit.core.arguments import AXES
 from keras_vit.models.options import options_from_config
 
 # Variables of position embeddings that no other project has.

@@ -14,7 +14,7 @@ from keras_vit.checkpoints.formats.timm import (
     refused_pooling,
 )
 from keras_vit.checkpoints.weight_map import Naming, Row, packed, torch_layer, torch_norm
-from keras_vit.core.choices import ROTARY_BASE
+from keras_vit.core.arguments import ROTARY_BASE
 from keras_vit.models.options import VitOptions
 
 ARCHITECTURE = "vit_small_patch16_dinov3"

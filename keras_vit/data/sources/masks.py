@@ -10,7 +10,7 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
-from keras_vit.core.choices import IGNORED
+from keras_vit.core.arguments import IGNORED
 from keras_vit.core.text import name_some
 from keras_vit.data.images.decoding import decode_function, explain
 from keras_vit.data.images.preprocessing import Preprocessing

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.core.choices import COLOR_LEVELS
+from keras_vit.core.arguments import COLOR_LEVELS
 from keras_vit.core.files import replacing
 from keras_vit.core.pixels import check_images
 from keras_vit.models.masked_patches import CELLS

@@ -7,7 +7,7 @@ import pytest
 from keras_vit.checkpoints.runs import read_run
 from keras_vit.cli import main
 from keras_vit.training import auto
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipe import RECIPES
 from tests.fixtures.commands import error_of
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import save_small_model, write_uneven_folder

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from keras_vit.data.images.transforms import hyper_rule_sizes
-from keras_vit.training.recipes import RECIPES, ROWS, find_recipe
-from keras_vit.training.schedules import learning_rate_schedule
+from keras_vit.training.optimizers import learning_rate_schedule
+from keras_vit.training.recipe import RECIPES, ROWS, find_recipe
 
 JFT = ("linear", 0.1, 0.0)
 # Table 3: epochs, learning rate, decay, weight decay, dropout.

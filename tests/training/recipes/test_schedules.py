@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.training.schedules import learning_rate_schedule
+from keras_vit.training.optimizers import learning_rate_schedule
 
 BOUNDARIES = (30, 60, 80)
 

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
 )
 from keras_vit.checkpoints.formats.transformers.dinov2 import unused_tokens
 from keras_vit.checkpoints.weight_map import Row, torch_layer, torch_norm
-from keras_vit.core.choices import ROTARY_BASE
+from keras_vit.core.arguments import ROTARY_BASE
 
 LAYER = "layer.{i}"
 DEFAULTS = Defaults(("dinov3_vit",), epsilon=1e-5, num_heads=6)
