@@ -8,5 +8,5 @@ from .job import Run as Run
 from .job import load_training_data as load_training_data
 from .job import train as train
 from .recipe import Recipe as Recipe
-from .recipes import RECIPES as RECIPES
+from .recipe import RECIPES as RECIPES
 from .starting_model import make_model as make_model
