@@ -25,8 +25,8 @@ class Deduplicate(Command):
     Example: keras-vit deduplicate folder:photos cifar10 cifar100 --output exclude.txt
 
     Args:
-        train: the dataset to search, as in `keras-vit train`; or a directory of features that
-            `predict --outputs features` wrote, to compare features and not hashes.
+        train: the dataset to search, as in `keras-vit train`; or a directory of features,
+            written by `predict --outputs features`, to compare these instead of hashes.
         test: test datasets, or directories of features, to compare with; none to find copies within
             the dataset.
         output: new file of the ids of the images to leave out, one per line.

@@ -53,9 +53,9 @@ class Train(Command):
         model: name of a variant (see `keras-vit models`), also with other sizes, as
             in 'ViT_Ti16(patch_size=4, depth=6)'; a .keras file, a run's directory, or a checkpoint
             as in `keras-vit convert`.
-        data: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
-            `tfrecord-lists:PATTERN`, `masks:DIR` (images and masks of pixels), or one of the
-            paper's datasets (`cifar10`; see `keras-vit data`).
+        data: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN` or, of
+            several labels, `tfrecord-lists:PATTERN`, `masks:DIR` (images and masks of pixels), or
+            one of the paper's datasets (`cifar10`; see `keras-vit data`).
         workdir: new directory for the run: settings, curves, models.
         classes: classes to keep; all by default.
         fraction: share of the training images to train on. A smaller share is part of each larger

@@ -38,7 +38,9 @@ def attention_distance(model, images, batch_size=32, verbose=0):
     >>> attention_distance(model, np.zeros((2, 32, 32, 3))).shape
     (12, 3)
     """
-    measure = _measure(token_grid(model, images), token_stride(model))
+    # Models without attention are refused before their grid is asked for.
+    find_blocks(model)
+    measure = _measure(model, images)
     found = summarise_attention(model, images, measure, batch_size=batch_size, verbose=verbose)
     sums, counts = np.moveaxis(found.sum(axis=0, dtype="float64"), -1, 0)
     return _means(sums, counts)
@@ -49,8 +51,7 @@ def image_distances(model):
 
     It returns a float32 array `(images, blocks, heads)`; see `attention_distance`.
     """
-    measure = _measure(token_grid(model), token_stride(model))
-    summary = AttentionSummary(model, find_blocks(model), (), measure)
+    summary = AttentionSummary(model, find_blocks(model), (), _measure(model))
 
     def distances(images):
         return _means(*np.moveaxis(np.array(summary.predict_on_batch(images)), -1, 0))
@@ -63,12 +64,12 @@ def _means(sums, counts):
     return means.astype("float32")
 
 
-def _measure(grid, stride):
+def _measure(model, images=None):
     """Return a function from scores to `(images, blocks, heads, 2)`.
 
     The last axis has the sum of the mean distances of patches, and the number of these patches.
     """
-    distances = patch_distances(grid, stride)
+    distances = patch_distances(token_grid(model, images), token_stride(model))
     num_patches = len(distances)
 
     def measure(scores, _):

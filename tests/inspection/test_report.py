@@ -69,7 +69,7 @@ def test_command(tmp_path, capsys):
     ("arguments", "message"),
     [
         ([], "`data` must be given for a model outside of a run's directory"),
-        (["--images", "no.png"], "`images` must be files that can be read"),
+        (["--images", "no.png"], "`images` must be complete JPEG, PNG"),
         (["--data", "digits", "--split", "tset"], "`split` must be one of"),
     ],
 )
