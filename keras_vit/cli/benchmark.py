@@ -28,7 +28,7 @@ class Benchmark(Table):
         tasks: what to measure: `model.predict`, `model.fit`, or both. Segmenters are
             measured `forward`.
         dtype: dtype policy of the models; by default float32, and for a .keras file its own.
-        seconds: least time of a measurement.
+        seconds: time that a measurement takes; it has at most 100 steps.
         output: new CSV file to write all measurements to. With several image sizes, a figure of the
             same name is drawn in the same folder.
     """

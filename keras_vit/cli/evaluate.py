@@ -95,6 +95,8 @@ class Evaluate(Reading):
         if self.split == "test":
             num_classes = len(batches.class_names)
             reported = trained.find_reported(self.data, num_classes, self.compare)
+        elif self.compare is not None:
+            raise ValueError(f"`compare` is for the test split. Received: split={self.split!r}")
         predicted = predictions(trained.model, batches)
         if len(batches.info.skipped):
             # Each process prints its own.

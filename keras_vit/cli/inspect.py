@@ -57,6 +57,7 @@ class Inspect(Command):
             return self.read_files(size, image_spec)
         classes = trained.run.get("classes") if self.data is None else None
         options = {"classes": classes, "data_dir": self.data_dir, "image_spec": image_spec}
+        options["upright"] = trained.is_upright
         # Shuffled as for training: a folder starts with one class.
         options |= {"batch_size": min(self.count, 32), "training": True}
         dataset = load(trained.name_of(self.data), self.split, size, **options)

@@ -203,7 +203,7 @@ class Train(Command):
 
 
 def show_run(run, callbacks, data):
-    """Print what a run came to, and draw it on images of a dataset, if one is given."""
+    """Print the results of a run, and draw it on the images of a dataset, if one is given."""
     from keras_vit.checkpoints.runs import LAST_MODEL, read_run
     from keras_vit.experiments.run_figures import draw_run
 

@@ -9,7 +9,7 @@ import time
 
 from keras_vit.core.files import LOCK_FILE, PARTIAL, exclusive_lock, write_text
 
-# Seconds after which no process can be writing a file of a shared directory any more.
+# A partial file that was not written to for so many seconds is abandoned.
 _ABANDONED = 600
 
 
@@ -22,7 +22,7 @@ class RunDir:
         resume: whether to resume the job in the directory; if there is none, it begins.
         file: name of the file of the settings.
         others: names of settings that may differ when the job is resumed, such as where files are.
-        scratch: names of parts that a job leaves behind that fails before it has written others.
+        scratch: names of parts that are deleted with a new job that fails before it wrote others.
 
     Attributes:
         before: dictionary of the settings that a job is resumed with; empty for a new one.
@@ -54,7 +54,7 @@ class RunDir:
 
         Args:
             shared: whether other processes may do other parts of the job at the same time. Only the
-                beginning is alone then, and a process that fails removes nothing.
+                beginning holds the lock then, and a process that fails removes nothing.
 
         Raises:
             ValueError: if the directory holds something else or other settings, or another process
@@ -68,7 +68,13 @@ class RunDir:
                 if shared:
                     # Before it would wait for a job that works here alone.
                     self.check()
-                lock.enter_context(self._lock(wait=shared))
+                try:
+                    lock.enter_context(exclusive_lock(self.path, wait=shared))
+                except TimeoutError as error:
+                    raise ValueError(
+                        "Only one process may work in a directory. "
+                        f"Received: {str(self.path)!r}, where another one does"
+                    ) from error
                 is_begun = self._begin(shared)
                 if shared:
                     lock.close()
@@ -86,6 +92,10 @@ class RunDir:
 
     def add(self, settings):
         """Compare further settings with those of a job that is resumed, and record all."""
+        file = self.path / self.file
+        if file.is_file():
+            # Another process of the job may have added some.
+            self.before = json.loads(file.read_text(encoding="utf-8"))
         self._compare(settings)
         self.write(self.file, json.dumps({**self.before, **self.settings}, indent=2) + "\n")
 
@@ -118,20 +128,8 @@ class RunDir:
         write_text(self.path / name, text)
         return self.path / name
 
-    @contextlib.contextmanager
-    def _lock(self, wait):
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(exclusive_lock(self.path, wait=wait))
-            except TimeoutError as error:
-                raise ValueError(
-                    "Only one process may work in a directory. "
-                    f"Received: {str(self.path)!r}, where another one does"
-                ) from error
-            yield
-
     def check(self):
-        """Return whether the directory holds the job, which is to be resumed, or nothing yet.
+        """Return whether the directory holds the job; `False` if it is new or empty.
 
         Raises:
             ValueError: if it holds something else.
@@ -153,7 +151,7 @@ class RunDir:
             if not shared or time.time() - partial.stat().st_mtime > _ABANDONED:
                 partial.unlink()
         if holds_job:
-            # They are recorded when all are compared: what may differ may be wrong.
+            # `add` records them after all are compared, so that a wrong path is not recorded.
             self.before = json.loads(file.read_text(encoding="utf-8"))
             self._compare({})
         else:

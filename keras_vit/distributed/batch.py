@@ -36,7 +36,7 @@ class Job:
 
     Args:
         predictor: a `keras_vit.serving.Predictor`.
-        images: names of the images, as in `keras_vit.data.inputs_images`.
+        images: names of the images, as in `keras_vit.data.inputs.find_images`.
         output: directory of the parts.
         split: as in `find_images`.
         data_dir: as in `find_images`.

@@ -1,6 +1,6 @@
 """Parts of a job, written by this process or by several of this machine.
 
-The imports are light, so that a process of a pool can be quiet while it imports the others.
+This module imports little, so that a worker can silence the standard error before TensorFlow.
 """
 
 import concurrent.futures

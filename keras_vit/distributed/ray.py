@@ -13,7 +13,7 @@ def predict(dataset, model, workers=2, rows=256, num_cpus=1, num_gpus=0, **setti
     """Add the predictions of a model to a dataset of Ray.
 
     Each worker loads the model once. Blocks are streamed: the cluster never holds all images. Ray
-    runs the batches of a worker that vanishes again.
+    repeats the batches of a worker that ended.
 
     Args:
         dataset: a `ray.data.Dataset` with one of the image columns of `Predictor`, such as those of
@@ -73,7 +73,7 @@ def write_parts(job, parts, workers=2, address=None, num_gpus=0):
     """
     import ray.data
 
-    # Logical cores: one more, for reading.
+    # One logical core more than workers, for reading.
     local = {} if address else {"num_cpus": workers + 1, "include_dashboard": False}
     broken, is_own = 0, not ray.is_initialized()
     try:

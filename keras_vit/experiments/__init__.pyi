@@ -3,9 +3,9 @@
 from .measured import measured_tables as measured_tables
 from .paper_tables import paper_table as paper_table
 from .reported import find_reported as find_reported
-from .sweep import train_seeds as train_seeds
 from .study_run import study as study
 from .sweep import choose_learning_rate as choose_learning_rate
 from .sweep import sweep as sweep
+from .sweep import train_seeds as train_seeds
 from .trained_model import open_trained as open_trained
 from .vtab_run import vtab as vtab

@@ -23,12 +23,12 @@ class Cost:
     Args:
         model: name of the variant, or the path or name of a trained model.
         task: `"forward"` or `"training"`.
-        image_size: side of the images, in pixels, or of square ones with as many; `None` if a
-            trained model does not fit into the memory.
+        image_size: side of the images in pixels, or the root of their area if they are not square;
+            `None` if a trained model does not fit into the memory.
         dtype: name of the model's dtype policy; `None` if it does not fit into the memory.
         points: `(batch size, images per second, peak memory in bytes)` of each batch size.
-        largest_batch: estimate of the largest batch size that fits into the memory, 0 if none does;
-            `None` if it is not known.
+        largest_batch: estimate of the largest batch size that fits into the memory, 0 if one image
+            does not; `None` if it is not known.
     """
 
     model: str
@@ -57,10 +57,10 @@ def benchmark(models, image_sizes=None, batch_sizes=None, tasks=TASKS, dtype=Non
         models: names of variants, paths or checkpoints, as in `keras_vit.training.train`.
         image_sizes: sides of the square images, in pixels; `None` for 224, or the size of a trained
             model.
-        batch_sizes: the batch sizes to measure, in rising order, instead of these.
+        batch_sizes: the batch sizes to measure, in rising order; `None` to multiply by 4.
         tasks: of `"forward"` and `"training"`.
         dtype: dtype policy of the models; that of Keras by default, a `.keras` file has its own.
-        seconds: least time of each measurement.
+        seconds: time that a measurement takes; it has at most 100 steps.
 
     Returns:
         An iterator over a `Cost` for each model, image size and task, each measured when it is
@@ -82,8 +82,8 @@ def _cost(model, image_size, task, batch_sizes, dtype, seconds):
         try:
             found = _in_process(model, image_size, task, dtype, size, seconds)
         except Exception as error:
-            # Linux kills a process for a lack of memory, and not every library tells it: an error
-            # is one, if a smaller batch has worked.
+            # Linux kills a process for a lack of memory, and some libraries raise other errors:
+            # after a smaller batch that worked, any error counts as one.
             if not (points or isinstance(error, BrokenProcessPool) or is_out_of_memory(error)):
                 raise
             failing = size

@@ -23,7 +23,7 @@ NUM_CLASSES, IMAGE_SIZE = 1000, 224
 
 
 def measure(model, image_size, task, dtype, batch_size, seconds):
-    """Return images per second, peak memory, memory, image size and dtype of a batch."""
+    """Return images per second, peak bytes, bytes of the device, image size and dtype."""
     built = build_or_load(model, image_size, task, dtype)
     speed = images_per_second(make_step(built, task, batch_size), batch_size, seconds)
     # That of most layers, as int8_from_float32.
@@ -68,7 +68,7 @@ def make_step(built, task, batch_size):
 
 
 def images_per_second(step, batch_size, seconds):
-    """Return the speed of steps, as many as take some seconds.
+    """Return the speed of as many steps as take some seconds, at most 100.
 
     The first call compiles and is not counted. The fastest of three runs counts: others were held
     up by something else.
@@ -85,10 +85,10 @@ def images_per_second(step, batch_size, seconds):
 
 
 def memory():
-    """Return the peak of the memory so far and all of it, in bytes.
+    """Return the peak of the used memory, and the size of the memory, in bytes.
 
-    Both are those of the first accelerator, if there is one; TensorFlow does not tell how much a
-    GPU has.
+    They are those of the first accelerator or, without one, of the process and the machine.
+    TensorFlow does not report the size of a GPU's memory.
     """
     if keras.backend.backend() == "jax":
         import jax

@@ -44,7 +44,7 @@ COLUMNS = ("row", "runs", "measured", "reported", "difference")
 
 
 def measured_tables(
-    name: str, directories: Sequence[str | os.PathLike], data_dir: str | os.PathLike | None = None
+    name: str, directories: Sequence[str], data_dir: str | os.PathLike | None = None
 ) -> list[PaperTable]:
     """Return tables of what was measured, next to the results that the paper reports.
 
@@ -61,8 +61,8 @@ def measured_tables(
         A list of `PaperTable`: one of all runs, then one per VTAB directory and study.
 
     Raises:
-        ValueError: if a directory has no result of the table, or a named row is for another model
-            or dataset.
+        ValueError: if a directory has no result of the table, or a run is of another model or
+            dataset than its named row.
     """
     rows, runs, tables = {row.name: row for row in _ROWS.get(name, ())}, {}, []
     for text in directories:
@@ -70,14 +70,15 @@ def measured_tables(
         row = rows.get(row_name)
         path = pathlib.Path(text if row is None else path).expanduser()
         file = path / "settings.json"
-        settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        has_results = file.is_file() and (path / RESULTS).is_file()
+        settings = json.loads(file.read_text(encoding="utf-8")) if has_results else {}
         if (path / RUN_FILE).is_file() and row is not None:
             runs.setdefault(row, []).append(_measure_run(path, row, data_dir))
         elif "study" in settings and row is None:
             tables.append(_study_table(name, path, settings))
         elif "datasets" in settings:
             row = row or find_row(settings["model"])
-            if row not in rows.values():
+            if row not in rows.values() or row.dataset != VTAB:
                 _refuse(name, path, "VTAB of a model that has no row; NAME=PATH names the row")
             tables.append(_vtab_table(name, path, row, settings))
         else:
@@ -88,7 +89,7 @@ def measured_tables(
 
 def _refuse(name, path, what):
     raise ValueError(
-        f"`measured` must name directories with results of a row of {name} of the paper. "
+        f"`directories` must have results of a row of {name} of the paper. "
         f"Received: {str(path)!r}, {what}"
     )
 
@@ -128,7 +129,7 @@ def _vtab_table(name, path, row, settings):
 
 def _study_table(name, path, settings):
     """Return the table of a study, with what the paper reports of its settings."""
-    data = next(facts["name"] for key, facts in settings.items() if key.startswith("data "))
+    data = ", ".join(facts["name"] for key, facts in settings.items() if key.startswith("data "))
     title = f"Measured, {path}: study {settings['study']} on {data}"
     reported = _reported_settings(_OF_FIGURES.get(name, name), settings["finetune_data"])
     (first, *columns), lines = summary(read_results(path / RESULTS))
@@ -137,18 +138,18 @@ def _study_table(name, path, settings):
 
 
 def _find(reported, setting):
-    # The model of a study of position embeddings may be any.
+    # Settings of Table 8 have no model.
     names = (name for name in reported if name == setting or setting.endswith(f", {name}"))
     return "; ".join(reported.get(next(names, None), ["-"]))
 
 
 def _reported_settings(name, finetune_data):
-    """Return what the paper reports by the names of settings in studies, as lists of strings.
+    """Return a dictionary from settings of studies to lists of results that the paper reports.
 
-    Table 5 has several datasets, of which that of the fine-tuning counts.
+    Of Table 5 the results on the dataset of the fine-tuning count.
     """
     found = {}
-    # Others have no results of studies, or numbers in none of their cells.
+    # Studies repeat no others.
     for row in paper_results(name) if name in ("Table 5", "Table 6", "Table 7", "Table 8") else ():
         if row.study and (name != "Table 5" or row.dataset == (finetune_data or {}).get("name")):
             setting = f", {row.setting}" if name == "Table 6" else ""

@@ -38,7 +38,7 @@ class Setting:
         """The name with the values that are chosen."""
         return self.name + "".join(f", {field} {value:g}" for field, value in self.tuned.items())
 
-    def changed(self, recipe):
+    def applied_to(self, recipe):
         """Return the recipe of the study with the fields of this line."""
         return dataclasses.replace(recipe, **self.changes, **self.tuned)
 
@@ -52,8 +52,8 @@ class Study:
         name: its name in the command.
         title: title of its figure.
         what: what is changed, for the help.
-        needs_patches: text that is empty if its models may be ResNets.
-        is_by_compute: text that is empty unless its figure shows the accuracy by the compute.
+        needs_patches: `"yes"`, or empty if its models may be ResNets.
+        is_by_compute: `"yes"` if its figure shows the accuracy by the compute, or empty.
         settings: function of a recipe, a model and the values that yields the settings.
         values: the values that are compared by default.
         parse: function from a value as text to one of the study.
@@ -71,7 +71,7 @@ class Study:
 
 
 def _changing(kinds):
-    """Return a function that yields a model with each of some changes of the recipe by name."""
+    """Return a function that yields a setting per value; `kinds` maps values to changes."""
 
     def settings(recipe, model, values):
         for value in values:
@@ -103,7 +103,7 @@ def _sgd(recipe):
 
 
 _OPTIMIZERS = {"Adam": {"optimizer": "adamw"}, "SGD": _sgd}
-# Settings of the recipe that are those of masked patches, whatever they are for classes.
+# Fields that masked patches always take from the recipe `masked_patches`.
 _OF_MASKED_PATCHES = (
     *("loss", "decay", "boundaries", "weight_decay", "dropout", "pre_logits", "augmentation"),
     *("label_smoothing", "head_bias", "class_balance"),
@@ -179,7 +179,7 @@ _POOLINGS = {
     "mean of patches": {"pooling": "gap"},
     "attention": {"pooling": "map"},
 }
-# To add a study, add a row here and to the file; the command and its help follow.
+# To add a study, add a row here and to `paper/studies.csv`; the command and its help follow.
 _SETTINGS = {
     "scaling": (_models,),
     "data-size": (_data_sizes, (0.03, 0.1, 0.3, 1.0), float),

@@ -10,12 +10,12 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from keras_vit.checkpoints.runs import LAST_MODEL
+from keras_vit.checkpoints.runs import AVERAGED_MODEL, LAST_MODEL
 from keras_vit.checkpoints.trained import load_trained
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.core.text import mean_and_deviation
 from keras_vit.data.loading import find_source, load
-from keras_vit.data.sources.kinds import KINDS, absolute_name, find_kind
+from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.evaluation.fewshot import evaluate_fewshot
@@ -57,18 +57,18 @@ class Images:
         """Return the `Source` of a split, all of it."""
         return find_source(self.name, split, self.classes, self.data_dir)
 
+    def __post_init__(self):
+        object.__setattr__(self, "name", absolute_name(self.name))
+
     def facts(self, splits=("train", "validation", "test")):
-        """Return what results depend on, with digests but for TensorFlow Datasets.
+        """Return what results depend on, with a digest of each split.
 
         Raises:
             ValueError: if a split cannot be loaded.
         """
-        sources = {split: self.source(split) for split in splits}
         # A dataset numbers the classes to keep in its own order.
         facts = {"name": self.name, "classes": sorted(self.classes or ())}
-        # Those of TensorFlow Datasets have versions, and may be too large to be read.
-        if find_kind(self.name)[0] not in (None, KINDS["tfds"]):
-            facts |= {f"{split} digest": source.digest() for split, source in sources.items()}
+        facts |= {f"{split} digest": self.source(split).digest() for split in splits}
         return {**facts, "fraction": self.fraction}
 
     def train(self, recipe, model, workdir, **options):
@@ -134,21 +134,19 @@ class Plan:
 
     def images(self, setting):
         """Return the `Images` that a setting is trained on."""
-        name = absolute_name(setting.data or self.data)
-        return Images(name, self.classes, self.data_dir, setting.fraction)
+        return Images(setting.data or self.data, self.classes, self.data_dir, setting.fraction)
 
     @property
     def fewshot(self):
         """The `Images` of the few-shot accuracy, or `None`."""
-        data = self.fewshot_data and absolute_name(self.fewshot_data)
-        return data and Images(data, self.fewshot_classes, self.data_dir)
+        options = self.fewshot_classes, self.data_dir
+        return self.fewshot_data and Images(self.fewshot_data, *options)
 
     @property
     def target(self):
         """The `Images` of the fine-tuning, or `None`."""
-        data = self.finetune_data and absolute_name(self.finetune_data)
         options = self.finetune_classes, self.data_dir, self.finetune_fraction
-        return data and Images(data, *options)
+        return self.finetune_data and Images(self.finetune_data, *options)
 
     @property
     def settings(self):
@@ -193,16 +191,16 @@ class Plan:
                     f"Received: {setting.model}, a ResNet"
                 )
             # Values that a recipe refuses, and patches that do not tile the images.
-            recipes = [found.changed(self.recipe) for found in self.tuned(setting)]
+            recipes = [found.applied_to(self.recipe) for found in self.combinations(setting)]
             for recipe in filter(None, (*recipes, self.finetune)):
                 _ = variant.replace(image_size=recipe.image_size).grid
 
-    def tuned(self, setting):
+    def combinations(self, setting):
         """Return a setting with each combination of the values of `tune`.
 
         Masked patches have no accuracy to choose by.
         """
-        if not setting.changed(self.recipe).is_of_classes:
+        if not setting.applied_to(self.recipe).is_of_classes:
             return [setting]
         return [
             dataclasses.replace(setting, tuned=dict(zip(self.tune, values, strict=True)))
@@ -276,7 +274,7 @@ def study(
     run_seeds = range(plan.recipe.seed, plan.recipe.seed + seeds)
 
     def run(setting, seed):
-        return measure(plan, tune(plan, setting), seed)
+        return measure(plan, choose_values(plan, setting), seed)
 
     rows = grid(settings, run_seeds, run, plan.workdir, plan.facts())
     if importlib.util.find_spec("matplotlib"):
@@ -284,12 +282,12 @@ def study(
     return rows
 
 
-def tune(plan, setting):
+def choose_values(plan, setting):
     """Return a setting with the values of `plan.tune` that are best on the validation images.
 
     Each combination is trained with the first seed, once.
     """
-    tried = {found.full_name: found for found in plan.tuned(setting)}
+    tried = {found.full_name: found for found in plan.combinations(setting)}
     if [*tried.values()] == [setting]:
         return setting
 
@@ -326,7 +324,7 @@ def measure(plan, setting, seed):
         found["fewshot"] = None if setting.is_scratch else _fewshot(plan, model, recipe)
     if plan.finetune:
         if not setting.is_scratch:
-            trained = finetune(plan, setting, trained)
+            trained = finetune_setting(plan, setting, trained)
         accuracy = plan.target.accuracy(trained.run.model, trained.run.recipe)
         found |= {"exaflops": trained.exaflops, "finetuned": accuracy}
     return found
@@ -334,7 +332,7 @@ def measure(plan, setting, seed):
 
 def train_setting(plan, setting, seed):
     """Train a setting with a seed, or resume its run; returns a `Trained`."""
-    recipe = dataclasses.replace(setting.changed(plan.recipe), seed=seed)
+    recipe = dataclasses.replace(setting.applied_to(plan.recipe), seed=seed)
     images = plan.images(setting)
     source = images.source()
     # As many steps and evaluations for each share of the images.
@@ -359,12 +357,13 @@ def from_scratch(plan, recipe, source):
     return dataclasses.replace(recipe, epochs=None, steps=steps, image_size=size)
 
 
-def finetune(plan, setting, trained):
+def finetune_setting(plan, setting, trained):
     """Fine-tune a trained setting; returns a `Trained` with the compute of both trainings."""
     before, part = trained.run, plan.target.source().part(plan.target.fraction)
     recipe = dataclasses.replace(plan.finetune, seed=before.recipe.seed)
-    last, directory = str(before.workdir / LAST_MODEL), before.workdir / "finetuning"
-    run = plan.target.train(recipe, last, directory)
+    # The weights that are measured are those that are fine-tuned.
+    last = LAST_MODEL if before.recipe.ema_momentum is None else AVERAGED_MODEL
+    run = plan.target.train(recipe, str(before.workdir / last), before.workdir / "finetuning")
     exaflops = training_exaflops(recipe, setting.model, part, before.recipe) + trained.exaflops
     return Trained(run, part.num_examples, exaflops)
 
@@ -433,7 +432,9 @@ def _draw(plan, rows):
         "fewshot": f"{plan.shots}-shot accuracy (%)",
         "accuracy": "Test accuracy (%)",
     }
-    panels = {titles[name]: name for name in titles if name in rows[0]}
+    panels = {titles[n]: n for n in titles if any(row.get(n) is not None for row in rows)}
+    if not panels:
+        return
     if kind.is_by_compute:
         exaflops = {name: found[0] for name, found in by_setting(rows, "exaflops").items()}
         title, column = next(iter(panels.items()))

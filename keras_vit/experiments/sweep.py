@@ -11,15 +11,17 @@ from typing import Any
 import keras
 
 from keras_vit.checkpoints.runs import RUN_FILE
+from keras_vit.checkpoints.trained import absolute_model_name
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.run_dir import RunDir
+from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.experiments.grid import RESULTS, grid, read_results
 from keras_vit.training import distribution, job
 from keras_vit.training.callbacks import NotFiniteError, find_best
 from keras_vit.training.job import Run
 from keras_vit.training.recipe import Recipe, find_recipe
 
-# The setting of the rows of a grid of seeds alone.
+# Name of the setting in the rows of `train_seeds`.
 _SETTING = "train"
 
 
@@ -117,8 +119,8 @@ def train_seeds(
     asked = range(recipe.seed, recipe.seed + seeds)
     if distribution.is_first_process():
         facts = {"recipe": {**dataclasses.asdict(recipe), "seed": None}}
-        # Processes that train together do not all see what is recorded: a finished run is resumed,
-        # which returns what it has recorded itself.
+        # Only the first process reads `results.csv`, and all train together: a finished run is
+        # resumed, which returns its own record.
         settings = {_SETTING: recipe}
         rows = grid(settings, asked, train_seed, workdir, facts, resume, repeat=True)
     else:
@@ -203,6 +205,7 @@ def sweep(
         lambda recipe, workdir: train(recipe, workdir).history,
         sweep_directory(workdir),
         resume,
+        _facts(model, data, options),
     )
     # The last run has no images to validate on.
     recipe = dataclasses.replace(recipe, monitor=None, patience=None)
@@ -220,9 +223,10 @@ def check_named(model):
 
 
 def sweep_shortly(recipe, model, data, workdir, **options):
-    """Return a recipe with the best of its learning rates, in runs of a fifth of its steps.
+    """Choose a learning rate in runs of a fifth of the steps, and return the recipe with it.
 
-    Arguments and errors are those of `sweep`; the runs are in the same directories.
+    The runs are in the directories of `sweep`, where they are always resumed. `options` are those
+    of `keras_vit.training.train`.
     """
     steps = max(recipe.steps // 5, 20)
     changes = {"steps": steps, "warmup_steps": max(steps // 10, 1), "patience": None}
@@ -231,9 +235,17 @@ def sweep_shortly(recipe, model, data, workdir, **options):
         return job.train(recipe, model, data, workdir, resume=True, **options).history
 
     short = dataclasses.replace(recipe, **changes)
-    chosen, accuracies = choose_learning_rate(short, train, sweep_directory(workdir))
+    directory, facts = sweep_directory(workdir), _facts(model, data, options)
+    chosen, accuracies = choose_learning_rate(short, train, directory, facts=facts)
     logging.getLogger("keras_vit").info("chosen of %s: %g", accuracies, chosen.learning_rate)
     return dataclasses.replace(recipe, learning_rate=chosen.learning_rate)
+
+
+def _facts(model, data, options):
+    """Return what the accuracies of a sweep depend on, besides the recipe."""
+    names = ("classes", "fraction", "exclude", "dtype", "teacher", "keep_head")
+    facts = {name: str(options.get(name)) for name in names}
+    return {"model": absolute_model_name(model), "data": absolute_name(data), **facts}
 
 
 def sweep_directory(workdir):
@@ -242,7 +254,11 @@ def sweep_directory(workdir):
 
 
 def choose_learning_rate(
-    recipe: Recipe, train: Callable, workdir: str | os.PathLike, resume: bool = True
+    recipe: Recipe,
+    train: Callable,
+    workdir: str | os.PathLike,
+    resume: bool = True,
+    facts: dict | None = None,
 ) -> tuple[Recipe, dict]:
     """Train with each of a recipe's learning rates, and choose the best.
 
@@ -252,14 +268,17 @@ def choose_learning_rate(
             the metrics of the epochs, as `fit` does.
         workdir: path of a new or empty directory; or of the same choice, to resume it.
         resume: whether `workdir` may have been begun in.
+        facts: dictionary of what else the accuracies depend on, such as the model and the data.
 
     Returns:
         `(recipe, accuracies)`: the recipe with the learning rate of the highest validation accuracy
-        at the end of training, the smaller of two equal ones; and a dictionary from learning rates
-        to these accuracies, `None` for a rate that diverged.
+        in the last epoch (or of the recipe's `monitor`), the smaller of two equal ones; and a
+        dictionary from learning rates to these accuracies, `None` for a rate that diverged.
 
     Raises:
-        ValueError: if the recipe has no choice, or does not train on classes; or all rates diverge.
+        ValueError: if the recipe has no choice or does not train on classes, or no accuracy is
+            measured on validation images.
+        NotFiniteError: if all rates diverge.
 
     Reference:
         Table 4 of the ViT paper (arXiv 2010.11929).
@@ -275,7 +294,8 @@ def choose_learning_rate(
         own = dataclasses.replace(recipe, learning_rate=rate)
         return train(own, pathlib.Path(workdir) / str(rate))
 
-    options = {"facts": {"recipe": dataclasses.asdict(recipe)}, "monitor": recipe.monitor}
+    facts = {**(facts or {}), "recipe": dataclasses.asdict(recipe)}
+    options = {"facts": facts, "monitor": recipe.monitor}
     best, accuracies = choose(rates, recipe.seed, train_with, workdir, resume=resume, **options)
     accuracies = {rates[name]: accuracy for name, accuracy in accuracies.items()}
     return dataclasses.replace(recipe, learning_rate=rates[best]), accuracies

@@ -83,6 +83,7 @@ class TrainedModel:
         """
         name = self.name_of(data)
         is_own = data is None or absolute_name(data) == self.run.get("data")
+        has_excluded = is_own and self.run.get("exclude") is not None
         if not options.get("central_crop_from"):
             options.setdefault("image_spec", image_spec_of(self.model))
         if self.is_upright:
@@ -91,9 +92,9 @@ class TrainedModel:
             name,
             split,
             image_size=self.model.input_shape[1:3],
-            classes=classes or (self.run.get("classes") if data is None else None),
+            classes=classes or (self.run.get("classes") if is_own else None),
             shard=process(),
-            exclude=self._excluded() if is_own else (),
+            exclude=self.path.with_name(EXCLUDED_FILE) if has_excluded else (),
             **options,
         )
         names = getattr(self.model, "class_names", None)
@@ -143,16 +144,3 @@ class TrainedModel:
         row = find_reported(compare)
         check_meant(row, self.model, data, num_classes)
         return row
-
-    def _excluded(self):
-        """Return the file of the ids that the run left out of its data, or none."""
-        path = self.run.get("exclude")
-        if path is None:
-            return ()
-        copy = self.path.with_name(EXCLUDED_FILE)
-        if copy.is_file():
-            return copy
-        logging.getLogger("keras_vit").warning(
-            "the run left out the images listed in %s, which is missing: none are left out", path
-        )
-        return ()

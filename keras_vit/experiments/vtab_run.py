@@ -110,7 +110,7 @@ def vtab(
         )
     workdir, recipe = pathlib.Path(workdir).expanduser().resolve(), find_recipe(recipe)
     if len({*recipe.learning_rates}) == 1:
-        # One learning rate is no choice.
+        # There is nothing to choose.
         rate = recipe.learning_rates[0]
         recipe = dataclasses.replace(recipe, learning_rate=rate, learning_rates=())
     own = {task: data for name, data in (datasets or {}).items() for task in find_tasks([name])}
@@ -165,7 +165,7 @@ class _Runs:
     def facts(self):
         """Return what the results depend on, besides the task and the seed."""
         recipe = {**dataclasses.asdict(self.recipe), "seed": None}
-        datasets = sorted(self.datasets.items())
+        datasets = [(task, self.images(task).name) for task in sorted(self.datasets)]
         facts = {"model": self.model, "dtype": self.dtype, "recipe": recipe, "datasets": datasets}
         facts |= {f"data {task}": self.images(task).facts() for task in self.datasets}
         return {**facts, **model_digest(self.model)}
@@ -177,8 +177,8 @@ class _Runs:
         def train(recipe, workdir, split="train", validation="validation", **options):
             count = images.source(split).num_examples
             print(f"{task}: training on {count:,} images, learning rate {recipe.learning_rate:g}")
-            # The caller has opened the scope of the strategy, for all tasks.
             options |= {"split": split, "validation": validation, "dtype": self.dtype, "keep": 1}
+            # With the strategy "none": `vtab` has opened the scope of its own, for all tasks.
             return images.train(recipe, self.model, workdir, **options)
 
         recipe, facts = dataclasses.replace(_for_task(self.recipe, task), seed=seed), {}

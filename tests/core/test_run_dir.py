@@ -144,3 +144,14 @@ def test_a_failed_begin_leaves_nothing_but_what_was_there(tmp_path):
     with pytest.raises(ValueError, match="which holds empty, kept"):
         begin(tmp_path, {})
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+def test_processes_of_a_job_record_the_settings_of_each_other(tmp_path):
+    first, second = (RunDir(tmp_path, {"steps": 5}, resume=True) for _ in range(2))
+    with first.open(shared=True), second.open(shared=True):
+        first.add({"digits": "a"})
+        second.add({"photos": "b"})
+        with pytest.raises(ValueError, match="digits='c' instead of 'a'"):
+            second.add({"digits": "c"})
+    with pytest.raises(ValueError, match="digits='c' instead of 'a'"):
+        share(tmp_path, {"steps": 5, "digits": "c"})

@@ -7,7 +7,7 @@ import pytest
 from keras_vit.checkpoints.trained import model_digest
 from keras_vit.experiments import study
 from keras_vit.experiments.grid import grid
-from keras_vit.experiments.study_run import Images, Plan
+from keras_vit.experiments.study_run import Plan
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.training import job
 from keras_vit.training.recipe import RECIPES
@@ -82,11 +82,6 @@ def test_digests_of_a_study(tmp_path):
     found = [facts["data digits"], facts["fewshot"]]
     digests = [value for of in found for name, value in of.items() if name.endswith(" digest")]
     assert len({*digests}) == len(digests) == 3 + 2
-
-
-def test_tensorflow_datasets_have_no_digests(monkeypatch):
-    monkeypatch.setattr(Images, "source", lambda images, split: None)
-    assert Images("cifar10").facts() == {"name": "cifar10", "classes": [], "fraction": 1.0}
 
 
 def test_each_pretraining_set_has_digests(tmp_path):

@@ -71,3 +71,11 @@ def test_a_stopped_choice_goes_on(tmp_path):
     other = dataclasses.replace(recipe, steps=99)
     with pytest.raises(ValueError, match="begun with. Received: recipe.learning_rate=0.1"):
         choose_learning_rate(other, train, tmp_path / "sweep")
+
+
+def test_a_sweep_is_of_one_model(tmp_path):
+    recipe = dataclasses.replace(small_recipe(), learning_rates=(0.01, 0.03))
+    train = lambda recipe, workdir: [{"val_accuracy": recipe.learning_rate}]  # noqa: E731
+    choose_learning_rate(recipe, train, tmp_path, facts={"model": "a"})
+    with pytest.raises(ValueError, match="model='b' instead of 'a'"):
+        choose_learning_rate(recipe, train, tmp_path, facts={"model": "b"})

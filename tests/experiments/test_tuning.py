@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from keras_vit.experiments.study_run import Plan, Trained, tune
+from keras_vit.experiments.study_run import Plan, Trained, choose_values
 from keras_vit.training import Run
 from keras_vit.training.callbacks import NotFiniteError
 from keras_vit.training.recipe import RECIPES
@@ -45,19 +45,19 @@ def rows_of(path):
 def test_the_best_at_the_end_of_training_is_chosen_once(tmp_path, tried):
     plan = plan_of(tmp_path, ("a",))
     (setting,) = plan.settings
-    assert tune(plan, setting).tuned == {"learning_rate": 0.001, "dropout": 0.1}
+    assert choose_values(plan, setting).tuned == {"learning_rate": 0.001, "dropout": 0.1}
     assert tried == [("a", *values, 5) for values in ACCURACIES]
-    assert tune(plan, setting) == tune(plan, setting) and len(tried) == 4
+    assert choose_values(plan, setting) == choose_values(plan, setting) and len(tried) == 4
     assert [row["accuracy"] for row in rows_of(tmp_path)] == ["0.5", "0.75", "", "0.75"]
 
 
 def test_a_resumed_study_keeps_the_record_of_other_settings(tmp_path, tried):
     plan = plan_of(tmp_path, ("a",))
-    tune(plan, *plan.settings)
+    choose_values(plan, *plan.settings)
     before = rows_of(tmp_path)
     plan = plan_of(tmp_path, ("a", "b"))
-    tune(plan, plan.settings[1])
-    tune(plan, plan.settings[0])
+    choose_values(plan, plan.settings[1])
+    choose_values(plan, plan.settings[0])
     rows = rows_of(tmp_path)
     assert rows[:4] == before
     assert [row["setting"][0] for row in rows] == ["a"] * 4 + ["b"] * 4
@@ -68,7 +68,7 @@ def test_masked_patches_have_no_accuracy_to_choose_by(tmp_path, tried):
     plan = plan_of(tmp_path, ("ViT_Ti16",))
     (setting,) = plan.settings
     masked = dataclasses.replace(setting, changes={"loss": "mean_colour", "pre_logits": False})
-    assert tune(plan, masked) is masked and not tried
+    assert choose_values(plan, masked) is masked and not tried
 
 
 def test_one_value_must_not_diverge(tmp_path, tried, monkeypatch):
@@ -76,4 +76,4 @@ def test_one_value_must_not_diverge(tmp_path, tried, monkeypatch):
         monkeypatch.setitem(ACCURACIES, values, None)
     plan = plan_of(tmp_path, ("a",))
     with pytest.raises(NotFiniteError, match="must not diverge.*a, learning_rate 0.001"):
-        tune(plan, *plan.settings)
+        choose_values(plan, *plan.settings)
