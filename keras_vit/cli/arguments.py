@@ -48,7 +48,7 @@ class Command:
 
 @dataclasses.dataclass(kw_only=True)
 class Table(Command):
-    """A command that prints a table; all columns but the first are numbers.
+    """A command that prints a table, with all columns but the first aligned to the right.
 
     Args:
         markdown: print tables as Markdown.

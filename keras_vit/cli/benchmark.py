@@ -8,6 +8,11 @@ import tyro
 
 from keras_vit.cli.arguments import Policy, Table
 
+COLUMNS = (
+    *("model", "pixels", "task", "dtype", "images/s", "batch", "peak memory, GiB"),
+    "largest batch (estimate)",
+)
+
 
 @dataclasses.dataclass
 class Benchmark(Table):
@@ -79,12 +84,6 @@ class Benchmark(Table):
             if len(self.image_sizes or ()) > 1 and importlib.util.find_spec("matplotlib"):
                 draw_costs(costs, output.with_suffix(".png"))
                 print(f"Figure: {output.with_suffix('.png')}")
-
-
-COLUMNS = (
-    *("model", "pixels", "task", "dtype", "images/s", "batch", "peak memory, GiB"),
-    "largest batch (estimate)",
-)
 
 
 def csv_rows(cost):

@@ -14,7 +14,7 @@ AXES = ("rows", "columns")
 ROTARY_BASE = 100.0
 # Targets of masked patch prediction.
 TARGETS = ("mean_colour", "downsized", "pixels")
-# The first two predict colors: equal parts of the range of each channel, [-1, 1].
+# Levels per channel, in [-1, 1], of the colors that `mean_colour` and `downsized` predict.
 COLOR_LEVELS = 8
 # Loss of a segmenter, whose labels are masks, and its heads.
 SEGMENTATION, SEGMENTER_HEADS = "segmentation", ("linear", "mask")
@@ -47,10 +47,7 @@ def is_number(value):
 
 
 def check_options(function, options, known):
-    """Raise `TypeError` for an option whose name is not among the known ones of a function.
-
-    `function` is its name.
-    """
+    """Raise `TypeError` for an option that the function of a name does not have."""
     for name, value in options.items():
         if name not in known:
             (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0)

@@ -13,6 +13,13 @@ from keras_vit.models.variants import match_variant
 PAPER = "of the ViT paper (arXiv 2010.11929)"
 # The mean over the 19 tasks, which is not a dataset.
 VTAB = "vtab"
+# The name of both the kind of dataset and the rows.
+OBJECTNET = "objectnet"
+# Options without effect in evaluation: dropout, and the GELU and epsilon in which ports of the same
+# weights differ.
+_IN_EVALUATION = (*VitOptions.names("training"), "activation", "epsilon")
+# What tables have besides accuracies.
+_OTHERS = ("average", "exaflops", "tpu_days")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,15 +75,6 @@ class Reported:
             f"accuracy {100 * accuracy:.2f} %, reported {self} ({self.name}, {self.source}), "
             f"difference {100 * accuracy - self.accuracy:+.2f}{others}"
         )
-
-
-# The name of both the kind of dataset and the rows.
-OBJECTNET = "objectnet"
-# Options without effect in evaluation: dropout, and the GELU and epsilon in which ports of the same
-# weights differ.
-_IN_EVALUATION = (*VitOptions.names("training"), "activation", "epsilon")
-# What tables have besides accuracies.
-_OTHERS = ("average", "exaflops", "tpu_days")
 
 
 def reported_rows(name):

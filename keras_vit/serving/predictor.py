@@ -44,9 +44,9 @@ class Predictor:
             `"probability"`, float32, its softmax; `"probabilities"` and `"logits"`, float32
             `(classes,)`; `"features"`, float32 `(width,)`, the representation that the head sees;
             `"attention_distance"`, float32 `(blocks, heads)`, in pixels. For a model with
-            thresholds, the first two are lists of the labels above theirs, the most likely first.
-            An export has what it was exported with: logits, or features without a head or by that
-            signature.
+            thresholds, the first two are lists of the labels whose probabilities are above their
+            thresholds, the most likely first. An export has the outputs that it was exported with:
+            logits, or features if it has no head or that signature.
         batch_size: images in one step of the model.
         dtype: what a model of this package computes in, such as `"bfloat16"`; by default what it is
             stored for.
@@ -182,7 +182,7 @@ def predict_column(runner, column, values, outputs, batch_size, on_images=None):
         errors += [reason for _, reason in prepared]
         if on_images is not None:
             on_images(len(prepared))
-    # Without a sound image, a blank one has the shapes.
+    # If no image can be decoded, a blank one gives the shapes.
     count = None if found else 0
     found = found or [runner.outputs([runner.prepare_pixels(_BLANK)])]
     arrays = {name: np.concatenate([part[name] for part in found])[:count] for name in found[0]}

@@ -60,8 +60,28 @@ class Runner:
     thresholds: tuple[float, ...] | None = None
     makers: tuple | None = dataclasses.field(init=False, repr=False)
 
+    def __post_init__(self):
+        object.__setattr__(self, "makers", self.image_shape and self._image_makers())
+
+    def _image_makers(self):
+        preprocessing = Preprocessing(upright=True, image_spec=self.image_spec)
+        make = ImageMaker(self.image_size, preprocessing).make()
+
+        @tf.function(input_signature=[tf.TensorSpec((), tf.string)], autograph=False)
+        def of_file(encoded):
+            return make(encoded, tf.zeros(2, tf.int64))
+
+        @tf.function(input_signature=[tf.TensorSpec((None, None, 3), tf.uint8)], autograph=False)
+        def of_pixels(image):
+            return evaluation_image(image, self.image_size, self.image_spec)
+
+        return of_file, of_pixels
+
     def __call__(self, images):
-        """Return the logits of images, or the features if there are no logits, float32."""
+        """Return the logits of images, or the features if there are no logits, float32.
+
+        For several outputs use `outputs`.
+        """
         if self.image_shape is not None:
             images = np.asarray(images)
             check_images(images)
@@ -103,23 +123,6 @@ class Runner:
         if self.image_shape is None:
             return tf.io.encode_png(pixels).numpy()
         return self.makers[1](pixels).numpy()
-
-    def __post_init__(self):
-        object.__setattr__(self, "makers", self.image_shape and self._image_makers())
-
-    def _image_makers(self):
-        preprocessing = Preprocessing(upright=True, image_spec=self.image_spec)
-        make = ImageMaker(self.image_size, preprocessing).make()
-
-        @tf.function(input_signature=[tf.TensorSpec((), tf.string)], autograph=False)
-        def of_file(encoded):
-            return make(encoded, tf.zeros(2, tf.int64))
-
-        @tf.function(input_signature=[tf.TensorSpec((None, None, 3), tf.uint8)], autograph=False)
-        def of_pixels(image):
-            return evaluation_image(image, self.image_size, self.image_spec)
-
-        return of_file, of_pixels
 
 
 def load_runner(

@@ -118,8 +118,8 @@ COMBINATIONS = (
     ),
     (
         lambda r: r.lora_rank and (r.freeze or r.segment_head == "mask"),
-        "`lora_rank` trains matrices of the backbone and the head alone, and neither goes with "
-        '`freeze` nor with the new decoder of `segment_head="mask"`',
+        "`lora_rank` can be combined neither with `freeze` nor with the new decoder of "
+        '`segment_head="mask"`',
         ("lora_rank", "freeze", "segment_head"),
     ),
 )
@@ -292,7 +292,7 @@ class Recipe:
         return self.loss in CLASS_LOSSES
 
     def changed(self, names):
-        """Return those of some fields whose values are not the defaults."""
+        """Return the names of fields, among some, whose values are not the defaults."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         return [name for name in names if getattr(self, name) != defaults[name]]
 
@@ -373,7 +373,7 @@ RECIPES = {name: row.recipe for name, row in ROWS.items()}
 
 
 def find_recipe(recipe):
-    """Return the `Recipe` of an argument: one, the name of a row, or what JSON made of one."""
+    """Return a `Recipe`: the argument itself, the row of its name, or that of its JSON."""
     if isinstance(recipe, dict):
         return recipe_from(recipe)
     if not isinstance(recipe, Recipe) and recipe not in RECIPES:

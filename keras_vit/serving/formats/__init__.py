@@ -50,7 +50,7 @@ class ExportFormat:
     decode and preprocess images themselves, as TF Serving needs it.
 
     Args:
-        name: value of `format`; also the extra that installs the packages of the format.
+        name: value of `format`, and of the extra that installs its packages; `saved_model` has none.
         file_name: name of the file in a version's directory that identifies the format.
         module: name of the module with two functions:
             `write(model, path, scratch, **settings)` writes the file `path` and perhaps others next

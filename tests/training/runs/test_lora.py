@@ -138,7 +138,7 @@ def test_weight_decay_and_layer_decay(pretrained):
         ({"lora_alpha": 2.0}, "`lora_alpha` needs a `lora_rank`. .* lora_rank=None"),
         (
             {"lora_rank": 2, "freeze": True},
-            "goes with `freeze` nor .* Received: .* freeze=True",
+            "with `freeze` nor .* Received: .* freeze=True",
         ),
     ],
 )
