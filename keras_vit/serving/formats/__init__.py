@@ -50,7 +50,7 @@ class ExportFormat:
     decode and preprocess images themselves, as TF Serving needs it.
 
     Args:
-        name: value of `format`, and of the extra that installs its packages; `saved_model` has none.
+        name: value of `format`, and name of the extra with its packages (not for `saved_model`).
         file_name: name of the file in a version's directory that identifies the format.
         module: name of the module with two functions:
             `write(model, path, scratch, **settings)` writes the file `path` and perhaps others next
