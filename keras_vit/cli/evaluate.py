@@ -86,7 +86,7 @@ class Evaluate(Reading):
             self.data, self.split, **{name: getattr(self, name) for name in names}
         )
         dataset, is_first = batches.info.dataset, distribution.is_first_process()
-        self._check(trained.model, batches)
+        self._check(trained, batches)
         print_left_out(batches.info.left_out)
         trained.warn_if_trained_on(dataset.source)
         if dataset.source.has_masks:
@@ -105,10 +105,10 @@ class Evaluate(Reading):
             self._print(predicted, reported, trained.model.input_shape[1:3])
         return predicted.summary()
 
-    def _check(self, model, batches):
+    def _check(self, trained, batches):
         """Refuse what is computed for images of one class each alone."""
         dataset = batches.info.dataset
-        is_multilabel = getattr(model, "thresholds", None) is not None
+        is_multilabel = getattr(trained.model, "thresholds", None) is not None
         names = ["confusion", "confusion_figure"]
         if dataset.source.has_masks:
             names += ["compare"]
@@ -122,7 +122,7 @@ class Evaluate(Reading):
         if refused:
             raise ValueError(
                 f"{', '.join(names)} are for images of one class each, and masks for one process. "
-                f"Received: {', '.join(refused)} for {self.data!r}"
+                f"Received: {', '.join(refused)} for {trained.name_of(self.data)!r}"
             )
 
     def _evaluate_masks(self, model, source):

@@ -132,7 +132,7 @@ def test_wrong_arguments_for_a_run(finished_run, capsys):
     error = error_of(capsys, *f"evaluate {finished_run} --data digits --classes 1 2".split())
     assert "must have the model's 2 classes, ['cat', 'dog']" in error
     error = error_of(capsys, "export", finished_run, finished_run)
-    assert "`DIRECTORY` must be one for numbered versions" in error
+    assert "`directory` must be one for numbered versions" in error
 
 
 def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, capsys):

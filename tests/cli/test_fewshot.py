@@ -41,4 +41,4 @@ def test_the_data_of_a_run(capsys, tmp_path, finished_run):
     assert own == run(capsys, "fewshot", finished_run, "--data", data, "--shots", 1)
     tiny_model().save(tmp_path / "model.keras")
     error = error_of(capsys, "fewshot", tmp_path / "model.keras")
-    assert "`--data` must be given for a model outside of a run's directory" in error
+    assert "`data` must be given for a model outside of a run's directory" in error

@@ -9,7 +9,7 @@ import pytest
 
 from keras_vit.cli import main
 from keras_vit.training.saving import SaveState
-from tests.fixtures.commands import error_of, run
+from tests.fixtures.commands import error_of, failure_of, run
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import save_small_model, small_fit, small_model, small_recipe
 from tests.fixtures.stopping import stopping
@@ -70,7 +70,7 @@ def test_a_run_goes_on_after_its_images_have_moved(tmp_path, capsys):
     begin = ("train", "finetune", "--model", save_small_model(tmp_path), *sizes)
     main([*begin, "--data", f"folder:{photos}", "--workdir", workdir])
     moved = photos.rename(tmp_path / "moved")
-    assert str(photos) in error_of(capsys, "resume", workdir)
+    assert str(photos) in failure_of(capsys, "resume", workdir)
     main(["resume", workdir, "--data", f"folder:{moved}"])
     main(["resume", workdir])
     next(moved.glob("ant/*.jpg")).unlink()

