@@ -82,7 +82,7 @@ def test_runs_are_evaluated_and_averaged(digits_run, monkeypatch, capsys):
     ("table", "text", "message"),
     [
         ("Table 2", "RUN", "no results of VTAB or of a study; NAME=PATH .* of a run: ViT_H14"),
-        ("Table 3", "RUN", "with results of a row of Table 3 .* VTAB or of a study$"),
+        ("Table 3", "RUN", "have results of a row of Table 3 .* VTAB or of a study$"),
         ("Table 2", "ViT_L16/jft/cifar10=RUN", f"NAME=PATH names the row of a run: .*{CIFAR}"),
         ("Table 1", f"{CIFAR}=RUN", "a row of Table 1 .* VTAB or of a study$"),
         ("Table 9", "ViT_L16/jft300m/vtab=RUN", "its number of classes, 10"),
