@@ -94,7 +94,7 @@ def test_gpus_that_are_not_there(ray, path, photos, tmp_path, capsys):
     with pytest.raises(SystemExit):
         run(capsys, "predict", path, photos, "--output", tmp_path / "ray", *options)
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "must be at most the 0 GPUs of the cluster. Received: 1" in line
+    assert "must be at most the 0 GPUs of the cluster. Received: num_gpus=1" in line
 
 
 def test_a_cluster_that_is_not_there(path, photos, tmp_path, capsys, monkeypatch):
