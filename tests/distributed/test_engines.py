@@ -97,9 +97,9 @@ def test_gpus_that_are_not_there(ray, path, photos, tmp_path, capsys):
     assert "must be at most the 0 GPUs of the cluster. Received: num_gpus=1" in line
 
 
-def test_a_cluster_that_is_not_there(path, photos, tmp_path, capsys, monkeypatch):
-    ray = pytest.importorskip("ray")
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+def test_a_cluster_that_is_not_there(path, photos, tmp_path, capsys):
+    # That of the tests before.
+    pytest.importorskip("ray").shutdown()
     options = ("--engine", "ray", "--address", "127.0.0.1:1")
     with pytest.raises(SystemExit):
         run(capsys, "predict", path, photos, "--output", tmp_path / "ray", *options)
