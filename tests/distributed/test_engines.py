@@ -97,13 +97,14 @@ def test_gpus_that_are_not_there(ray, path, photos, tmp_path, capsys):
     assert "must be at most the 0 GPUs of the cluster. Received: num_gpus=1" in line
 
 
-def test_a_cluster_that_is_not_there(path, photos, tmp_path, capsys):
-    # That of the tests before.
-    pytest.importorskip("ray").shutdown()
-    options = ("--engine", "ray", "--address", "127.0.0.1:1")
-    with pytest.raises(SystemExit):
-        run(capsys, "predict", path, photos, "--output", tmp_path / "ray", *options)
-    line = capsys.readouterr().err.splitlines()[-1]
+def test_a_cluster_that_is_not_there(path, photos, tmp_path):
+    """In a process of its own, without the cluster of the tests before."""
+    pytest.importorskip("ray")
+    command = [sys.executable, "-m", "keras_vit", "predict", path, photos, "--engine", "ray"]
+    command += ["--address", "127.0.0.1:1", "--output", tmp_path / "ray"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    line = done.stderr.splitlines()[-1]
+    assert done.returncode == 2
     assert line.startswith("keras-vit: error: ") and "127.0.0.1:1" in line
 
 
