@@ -105,9 +105,6 @@ def test_the_size_that_no_file_of_a_resnet_tells(tmp_path, capsys, caplog):
     assert run(capsys, "predict", tmp_path / "served", image) == same
     error = error_of(capsys, "predict", tmp_path / "served", image, *size)
     assert "must be None for an export" in error
-    assert "image_size=0" in error_of(
-        capsys, "inspect-checkpoint", tmp_path / "bit.npz", "--image-size", 0
-    )
 
 
 def test_convert_a_version_1(tmp_path, capsys):

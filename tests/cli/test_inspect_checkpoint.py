@@ -14,7 +14,7 @@ from tests.fixtures.reference import case_model, case_path
 def test_inspect_resnets(tmp_path, capsys):
     facts = facts_of(run(capsys, "inspect-checkpoint", case_path("k1_bit_resnetv2")))
     assert (facts["format"], facts["builder"]) == ("big_transfer", "resnet")
-    assert facts["options"] == "stages=(2, 1, 1, 1), width=32"
+    assert facts["options"] == "stages=(2, 1, 1, 1), width=32, preactivation=True"
     against = run(capsys, "inspect-checkpoint", case_path(CASE), "--against", "BiT_R50x1")
     assert "family: a Vision Transformer, not a ResNet" in against
     path = tmp_path / "R26.npz"

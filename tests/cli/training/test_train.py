@@ -56,7 +56,7 @@ def test_masked_patches_are_drawn_and_a_run_is_resumed(start, tmp_path, capsys):
     options = "--data digits --epochs 1 --warmup-steps 2 --image-size 16 --classes 3 5"
     command = ["train", "digits_masked_patches", "--model", start, "--workdir", tmp_path / "run"]
     out = run(capsys, *command, *options.split())
-    assert "What it predicts of masked patches" in out
+    assert f"Figure: {tmp_path / 'run' / 'masked_patches.png'}" in out
     assert (tmp_path / "run" / "masked_patches.png").stat().st_size > 5_000
     again = run(capsys, *command, *options.split(), "--resume")
     assert "Epoch" not in again
@@ -75,6 +75,7 @@ def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
     assert {path.name for path in (tmp_path / "run-sweep").iterdir()} == {
         "0.1",
         "1e-06",
+        "results.csv",
         "settings.json",
     }
     assert "accuracy:" in run(capsys, "evaluate", tmp_path / "run")

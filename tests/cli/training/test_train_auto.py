@@ -44,7 +44,7 @@ def test_short_runs_choose_the_learning_rate(photos, model, tmp_path, monkeypatc
     monkeypatch.setitem(RECIPES, "finetune", two)
     arguments = ["--model", model, "--data", f"folder:{photos}"]
     main(["train", "auto", *arguments, "--workdir", str(tmp_path / "run"), "--sweep-lr"])
-    rates = {path.name for path in (tmp_path / "run-sweep").iterdir()}
+    rates = {path.name for path in (tmp_path / "run-sweep").iterdir() if path.is_dir()}
     assert rates == {"0.003", "0.03"}
 
 
