@@ -131,7 +131,7 @@ def test_every_row_has_a_source_and_a_recipe():
         ({"segment_head": "mask"}, "`segment_head` needs `loss` to be segmentation"),
         (
             {"loss": "segmentation", "segment_head": "mask", "lora_rank": 4},
-            "`lora_rank` trains matrices of the backbone .*new decoder",
+            "`lora_rank` can be combined .*new decoder",
         ),
         ({"label_smoothing": 1}, "`label_smoothing` must be at least 0 and less than 1"),
         ({"loss": "hinge"}, "`loss` must be one of .*loss='hinge'"),
