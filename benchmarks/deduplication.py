@@ -14,7 +14,7 @@ import tyro
 
 from keras_vit.data.deduplication.copies import MAX_DISTANCE, Matcher
 from keras_vit.data.deduplication.hashes import WORDS, Hashes, HashParts, view_colors
-from keras_vit.data.sources.base import Source
+from keras_vit.data.sources.source import Source
 
 _VIEWS = 26
 _EVERY = 1000

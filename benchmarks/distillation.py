@@ -17,10 +17,10 @@ import keras
 import tyro
 
 from keras_vit import resnet, vision_transformer
-from keras_vit.cli.arguments import markdown_table
+from keras_vit.cli.command import markdown_table
 from keras_vit.data import load
 from keras_vit.evaluation.classification import evaluate
-from keras_vit.models.files import load_model
+from keras_vit.models.keras_files import load_model
 from keras_vit.training import Recipe, train
 
 TEACHER = Recipe(

@@ -15,7 +15,7 @@ import tensorflow as tf
 import tyro
 
 import keras_vit
-from keras_vit.inspection.distance import attention_distance
+from keras_vit.inspection.analyses import attention_distance
 
 
 def random_images(count, batch_size, image_size):

@@ -177,7 +177,7 @@ def memory_of_buffer(paths, root):
     """Gigabytes of a process whose shuffle buffer is full of JPEGs of TFRecord files."""
     import tensorflow as tf
 
-    from keras_vit.data.sources.base import SHUFFLE_BUFFER
+    from keras_vit.data.sources.source import SHUFFLE_BUFFER
 
     folder = root / "records"
     folder.mkdir()
@@ -201,7 +201,7 @@ def memory_of_buffer(paths, root):
 def fill_buffer(folder, batch_size):
     """Takes batches of a dataset whose buffer is full; prints the memory and the buffer's size."""
     import keras_vit
-    from keras_vit.data.sources.base import SHUFFLE_BUFFER
+    from keras_vit.data.sources.source import SHUFFLE_BUFFER
 
     dataset = keras_vit.data.load(
         f"tfrecord:{folder}/*.tfrecord",

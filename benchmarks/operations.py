@@ -119,7 +119,7 @@ def main():
     import numpy as np
 
     import keras_vit
-    from keras_vit.cli.arguments import markdown_table
+    from keras_vit.cli.command import markdown_table
     from keras_vit.models.inference import for_inference
 
     keras.config.set_dtype_policy(options.dtype)

@@ -17,7 +17,7 @@ import tyro
 import keras_vit
 from keras_vit.data.sources.folder import list_images
 from keras_vit.serving import Predictor
-from keras_vit.serving.encoded import preprocess_files
+from keras_vit.serving.image_files import preprocess_files
 
 
 def seconds_of(function):

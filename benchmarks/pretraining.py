@@ -15,13 +15,13 @@ import tempfile
 import keras
 import tyro
 
-from keras_vit.cli.arguments import markdown_table
+from keras_vit.cli.command import markdown_table
 from keras_vit.cli.quickstart import FINETUNING_CLASSES, PRETRAINING_CLASSES
 from keras_vit.data import load
 from keras_vit.evaluation import evaluate
 from keras_vit.experiments.sweep import choose_learning_rate
 from keras_vit.models import replace_head, resize, vision_transformer
-from keras_vit.training import job
+from keras_vit.training import trainer
 from keras_vit.training.recipe import RECIPES
 
 PRETRAINING = {
@@ -60,7 +60,7 @@ def accuracy_on_test_split(model, image_size):
 def train(recipe, model, classes):
     """Train on the digits of some classes, and return the metrics of the epochs."""
     with tempfile.TemporaryDirectory() as workdir:
-        return job.train(recipe, model, "digits", f"{workdir}/run", classes=classes).history
+        return trainer.train(recipe, model, "digits", f"{workdir}/run", classes=classes).history
 
 
 def pretrained_model(recipe, changes):

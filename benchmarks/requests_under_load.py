@@ -116,7 +116,7 @@ def make_requests(count, share_broken, photographs):
 def expected_logits(model, photographs):
     """Return the Keras model's logits for images that are preprocessed as in evaluation."""
     from keras_vit.data.images.decoding import decode
-    from keras_vit.data.images.transforms import evaluation_image
+    from keras_vit.data.images.geometry import evaluation_image
 
     size = model.input_shape[1:3]
     pixels = np.stack([evaluation_image(decode(encoded), size) for encoded in photographs])

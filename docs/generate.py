@@ -12,7 +12,7 @@ import re
 from keras_vit.checkpoints import list_checkpoints
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.cli.arguments import markdown_table
+from keras_vit.cli.command import markdown_table
 from keras_vit.cli.models import COLUMNS, table_row
 from keras_vit.models.variants import VARIANTS
 from keras_vit.training.recipe import ROWS

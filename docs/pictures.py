@@ -12,10 +12,10 @@ import keras
 import skimage.data
 
 import keras_vit
-from keras_vit.checkpoints.trained import load_trained
+from keras_vit.checkpoints.named_models import load_trained
 from keras_vit.inspection.report import write_report
-from keras_vit.models.model import image_spec_of
-from keras_vit.serving.encoded import preprocess_files, read_image
+from keras_vit.models.image_model import image_spec_of
+from keras_vit.serving.image_files import preprocess_files, read_image
 
 PICTURES = pathlib.Path(__file__).parent / "pictures"
 # Without a copyright, as skimage/data/README.txt says.

@@ -8,7 +8,7 @@ import inspect
 import pathlib
 
 import keras_vit
-from keras_vit.cli.arguments import markdown_table
+from keras_vit.cli.command import markdown_table
 
 ABOUT = {
     "models": "Build models, and change them. [Builders](builders.md) has one function per model.",
@@ -30,7 +30,7 @@ IN_TRAINING = ("losses", "optimizers", "callbacks")
 # Tables, which have no `__module__`.
 TABLES = {
     "keras_vit.data.AUGMENTATIONS": "keras_vit.data.images.preprocessing",
-    "keras_vit.data.DATASETS": "keras_vit.data.sources.paper",
+    "keras_vit.data.DATASETS": "keras_vit.data.sources.named_datasets",
     "keras_vit.models.VARIANTS": "keras_vit.models.variants",
     "keras_vit.training.RECIPES": "keras_vit.training.recipe",
 }

@@ -21,12 +21,12 @@ SAVED_NAMES = {
         MultiHeadAttentionPooling PatchEmbedding PreActivationBottleneckUnit RegisterTokens
         StandardizedConv2D TransformerBlock
     """,
-    "keras_vit.layers.base": "Dense",
+    "keras_vit.layers.layer": "Dense",
     "keras_vit.layers.mlp": "gelu_tanh quick_gelu",
     "keras_vit.layers.normalization": "GroupNorm",
-    "keras_vit.layers.resnet": "MaxPool",
+    "keras_vit.layers.bottleneck": "MaxPool",
     "keras_vit.models.dense": "MaskProduct ResizeLike TokensToMap",
-    "keras_vit.models.model": "ImageModel",
+    "keras_vit.models.image_model": "ImageModel",
     "keras_vit.training.losses": "BalancedAccuracy PixelCrossEntropy sigmoid_cross_entropy",
     "keras_vit.training.optimizers": "AdamW ReciprocalSquareRootDecay SGD WarmUp",
 }

@@ -56,8 +56,8 @@ from .checkpoints.adapters import load_adapter as load_adapter
 from .checkpoints.adapters import save_adapter as save_adapter
 from .data import decode_predictions as decode_predictions
 from .data import preprocess as preprocess
-from .inspection.attention import attention_maps as attention_maps
-from .inspection.rollout import attention_rollout as attention_rollout
+from .inspection.analyses import attention_maps as attention_maps
+from .inspection.analyses import attention_rollout as attention_rollout
 from .layers import AddPositionEmbedding as AddPositionEmbedding
 from .layers import ClassToken as ClassToken
 from .layers import MultiHeadAttentionPooling as MultiHeadAttentionPooling
@@ -67,8 +67,8 @@ from .models.dense import backbone as backbone
 from .models.dense import segmenter as segmenter
 from .models.features import features as features
 from .models.inference import for_inference as for_inference
-from .models.positions import resize_patch_kernel as resize_patch_kernel
-from .models.positions import resize_position_embedding as resize_position_embedding
+from .models.interpolation import resize_patch_kernel as resize_patch_kernel
+from .models.interpolation import resize_position_embedding as resize_position_embedding
 from .models.resnet import resnet as resnet
 from .models.surgery import freeze_blocks as freeze_blocks
 from .models.surgery import replace_head as replace_head

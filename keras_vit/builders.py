@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_vit.checkpoints.load import build_pretrained
 from keras_vit.core.arguments import check_options
-from keras_vit.models.model import ImageModel
+from keras_vit.models.image_model import ImageModel
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE
 from keras_vit.models.variants import VARIANTS, builder_name, find_variant
 from keras_vit.models.vit import build_model

@@ -3,7 +3,7 @@
 import os
 from typing import Any, Protocol
 
-from .models.model import ImageModel
+from .models.image_model import ImageModel
 
 class Builder(Protocol):
     """The type of the builders."""

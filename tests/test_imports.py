@@ -56,7 +56,7 @@ WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]
 # Private names of Keras: the seed that it reads on torch, and the variables that torch tracks. The
 # index of a variable is what the docstring of `keras.optimizers.Optimizer` tells subclasses to use.
 PRIVATE_NAMES = {
-    "layers/base.py": {"_initial_seed", "_track_variables"},
+    "layers/layer.py": {"_initial_seed", "_track_variables"},
     "training/optimizers.py": {"_get_variable_index"},
 }
 FORBIDDEN = r"sys\.meta_path|__class__ = |/proc\b|\b(keras|tf|jax|torch|tyro|ray)\._[a-z]|\.src\."
@@ -215,7 +215,7 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} - before))
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "modules",
-    ["keras, keras_vit", "keras_vit, keras", "keras_vit.core.pixels", "keras_vit.models.surgery"],
+    ["keras, keras_vit", "keras_vit, keras", "keras_vit.core.text", "keras_vit.models.surgery"],
 )
 def test_import_registers_all_that_a_saved_model_may_name(modules):
     """`keras.models.load_model` finds layers, models, schedules, optimizers and losses."""

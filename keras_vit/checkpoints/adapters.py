@@ -18,11 +18,11 @@ from keras_vit.checkpoints.reader import mismatches
 from keras_vit.checkpoints.save import at_stored_size, stored_in, write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Entry, Naming, entries
-from keras_vit.core.images import WHOLE_IMAGE
-from keras_vit.layers.base import LORA_KERNELS
-from keras_vit.models.files import check_finite
-from keras_vit.models.model import options_of
-from keras_vit.models.parts import HEAD_LAYERS
+from keras_vit.core.image_spec import WHOLE_IMAGE
+from keras_vit.layers.layer import LORA_KERNELS
+from keras_vit.models.image_model import options_of
+from keras_vit.models.keras_files import check_finite
+from keras_vit.models.structure import HEAD_LAYERS
 from keras_vit.models.surgery import base_kernel, lora_parts
 
 SUFFIX = ".safetensors"

@@ -8,8 +8,8 @@ import re
 
 from keras_vit.checkpoints.architecture import grid_of, logger, per_channel
 from keras_vit.core.arguments import is_integer
-from keras_vit.core.class_names import check_class_names
-from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
+from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
+from keras_vit.core.text import check_class_names
 
 MODEL = "model.safetensors"
 SHARD_INDEX = f"{MODEL}.index.json"

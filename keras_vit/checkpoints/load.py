@@ -13,15 +13,15 @@ from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.download import cache_path, find_file
 from keras_vit.checkpoints.catalog.hub import HUB, is_of_repository
 from keras_vit.checkpoints.configuration import warn_of_unrecorded_images
-from keras_vit.checkpoints.positions import image_spec_for, warn_of_assumed_grid
+from keras_vit.checkpoints.position_rows import image_spec_for, warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair, check_options
-from keras_vit.core.class_names import LABEL_FILES, imagenet_class_names
-from keras_vit.models.files import WEIGHTS_SUFFIX, load_weights
-from keras_vit.models.model import ImageModel, carry
+from keras_vit.core.text import LABEL_FILES, imagenet_class_names
+from keras_vit.models.image_model import ImageModel, carry
+from keras_vit.models.keras_files import WEIGHTS_SUFFIX, load_weights
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE, is_resnet
-from keras_vit.models.parts import stored_grid, stored_size
+from keras_vit.models.structure import stored_grid, stored_size
 from keras_vit.models.surgery import resize_by
 from keras_vit.models.variants import builder_name, match_variant, size_differences
 from keras_vit.models.vit import build_model

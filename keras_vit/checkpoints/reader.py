@@ -10,13 +10,13 @@ from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.configuration import processed_size, recorded_images, valid_class_names
 from keras_vit.checkpoints.formats import FORMATS, recognize
-from keras_vit.checkpoints.positions import fit_prefix, rows_for_model, stored_image_size
+from keras_vit.checkpoints.position_rows import fit_prefix, rows_for_model, stored_image_size
 from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, absorb, check_channels
 from keras_vit.checkpoints.weight_map import POSITION_TRANSFORMS, POSITIONS, entries, template_of
 from keras_vit.core.arguments import as_pair, path_error
-from keras_vit.core.images import WHOLE_IMAGE
+from keras_vit.core.image_spec import WHOLE_IMAGE
 from keras_vit.models.options import is_resnet
-from keras_vit.models.parts import BLOCKS, HEAD_LAYERS, stored_grid, token_stride
+from keras_vit.models.structure import BLOCKS, HEAD_LAYERS, stored_grid, token_stride
 
 # Beginnings of the paths of the head's variables.
 HEAD_PATHS = tuple(f"{name}/" for name in HEAD_LAYERS)

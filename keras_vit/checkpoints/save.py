@@ -28,14 +28,14 @@ from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, check_channels, released
 from keras_vit.checkpoints.weight_map import POSITIONS, entries
 from keras_vit.core.arguments import check_choice, path_error
-from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import replacing
-from keras_vit.core.images import WHOLE_IMAGE
+from keras_vit.core.image_spec import WHOLE_IMAGE
+from keras_vit.core.text import check_class_names
 from keras_vit.layers.positions import sincos_table
-from keras_vit.models.files import WEIGHTS_SUFFIX, check_finite
-from keras_vit.models.model import image_spec_of, options_of
+from keras_vit.models.image_model import image_spec_of, options_of
+from keras_vit.models.keras_files import WEIGHTS_SUFFIX, check_finite
 from keras_vit.models.options import differences, is_resnet
-from keras_vit.models.parts import stored_size
+from keras_vit.models.structure import stored_size
 from keras_vit.models.surgery import plain, resize
 
 

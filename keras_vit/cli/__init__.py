@@ -29,7 +29,7 @@ from keras_vit.cli.search import Search
 from keras_vit.cli.study import Paper, Study
 from keras_vit.cli.train import Resume, Train
 from keras_vit.cli.vtab import Vtab
-from keras_vit.core.process import is_out_of_memory, without_stderr
+from keras_vit.core.machine import is_out_of_memory, without_stderr
 from keras_vit.core.text import printable
 from keras_vit.version import __version__
 

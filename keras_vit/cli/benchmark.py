@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.arguments import Policy, Table
+from keras_vit.cli.command import Policy, Table
 
 COLUMNS = (
     *("model", "pixels", "task", "dtype", "images/s", "batch", "peak memory, GiB"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from keras_vit.cli.arguments import Command
+from keras_vit.cli.command import Command
 
 
 @dataclasses.dataclass
@@ -47,7 +47,7 @@ def _print_classes(image, server, top):
     """Print the classes of an image, and return whether it could be decoded."""
     from keras_vit.cli.predict import print_classes
     from keras_vit.serving.client import BadImageError
-    from keras_vit.serving.encoded import read_image
+    from keras_vit.serving.image_files import read_image
 
     try:
         encoded = read_image(image)

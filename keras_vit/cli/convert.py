@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.checkpoints.formats import FORMATS, written_formats
-from keras_vit.cli.arguments import Command
+from keras_vit.cli.command import Command
 
 LAYOUTS = {name: row for name, row in FORMATS.items() if row.suffix}
 CONFIGURED = tuple(name for name, row in LAYOUTS.items() if row.config_files)
@@ -60,7 +60,7 @@ class Convert(Command):
         """Convert, and print what was written."""
         from keras_vit.checkpoints import from_checkpoint, model_card, push_to_hub, save_checkpoint
         from keras_vit.checkpoints.catalog.hub import parse_repository
-        from keras_vit.checkpoints.runs import find_model
+        from keras_vit.checkpoints.run_files import find_model
         from keras_vit.checkpoints.save import format_for
         from keras_vit.models.tuning import quantize
 
@@ -84,7 +84,7 @@ class Convert(Command):
         written = target
         # Imported here because they need TensorFlow.
         if to == "keras":
-            from keras_vit.training.saving import save_model
+            from keras_vit.training.save_callbacks import save_model
 
             written.parent.mkdir(parents=True, exist_ok=True)
             save_model(model, written)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.arguments import Command, plain_table
+from keras_vit.cli.command import Command, plain_table
 from keras_vit.data.images.preprocessing import AUGMENTATIONS
 from keras_vit.data.sources.splits import SPLITS
 
@@ -78,7 +78,7 @@ class Data(Command):
 
     def _draw(self, train, evaluated, source):
         """Draw masks, or images of training and of the split `evaluated` with its source."""
-        from keras_vit.data.loading import images_of_classes
+        from keras_vit.data.pipeline import images_of_classes
         from keras_vit.data.sources.masks import examples_of
         from keras_vit.inspection.figures.drawing import draw_contact_sheet, draw_masks
 
@@ -97,7 +97,7 @@ class Data(Command):
         import tqdm
 
         from keras_vit.data.images.decoding import is_turned
-        from keras_vit.data.skipped import explaining_errors
+        from keras_vit.data.left_out import explaining_errors
 
         for split, source in splits.items():
             batches = self.load(split)
@@ -116,7 +116,7 @@ class Data(Command):
     def find_splits(self):
         """Return the splits of the dataset, and print their sizes and classes."""
         from keras_vit.core.text import name_some
-        from keras_vit.data.loading import find_source, splits_of
+        from keras_vit.data.pipeline import find_source, splits_of
 
         names = splits_of(self.name)
         splits = {name: find_source(self.name, name, data_dir=self.data_dir) for name in names}
@@ -129,8 +129,11 @@ class Data(Command):
 
     def load(self, split, training=False, fraction=1.0):
         """Load a split as in training or evaluation, whatever share of it is broken."""
-        from keras_vit.data.loading import load
-        from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
+        from keras_vit.data.pipeline import load
+        from keras_vit.data.sources.named_datasets import (
+            changes_that_keep_labels,
+            check_augmentation,
+        )
 
         options = {"data_dir": self.data_dir, "fraction": fraction, "max_skipped": 1.0}
         if training:
@@ -163,7 +166,7 @@ def print_left_out(left_out):
 
 def list_datasets():
     """Print the table of the paper's datasets."""
-    from keras_vit.data.sources.paper import DATASETS
+    from keras_vit.data.sources.named_datasets import DATASETS
 
     rows = [
         (row.name, str(row.num_classes), *(row.splits.get(split, "-") for split in SPLITS))
@@ -174,7 +177,7 @@ def list_datasets():
 
 def images_per_second(dataset, seconds=2.0):
     """Measure the images per second of a dataset, after a batch to warm up."""
-    from keras_vit.data.skipped import explaining_errors
+    from keras_vit.data.left_out import explaining_errors
 
     seen = 0
     with explaining_errors(dataset):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from keras_vit.cli.arguments import Command, as_shard, check_new_file
+from keras_vit.cli.command import Command, as_shard, check_new_file
 from keras_vit.core.text import name_some, printable
 from keras_vit.data.sources.kinds import absolute_name, has_path
 
@@ -62,7 +62,7 @@ class Deduplicate(Command):
     def run(self):
         """Write the ids, and show some of the pairs or groups."""
         from keras_vit.data.deduplication.hashes import HashParts
-        from keras_vit.evaluation.stored import is_store
+        from keras_vit.evaluation.feature_store import is_store
 
         # Before hours of hashing.
         shard = self.shard and as_shard(self.shard)
@@ -96,7 +96,7 @@ class Deduplicate(Command):
 
     def open(self, name, split, default):
         """Find a dataset and print how much of it is used."""
-        from keras_vit.data.loading import find_every, find_source
+        from keras_vit.data.pipeline import find_every, find_source
 
         whole = find_every(name, self.data_dir) if has_path(name) else None
         if whole is not None and whole.has_no_splits and split is None:
@@ -108,8 +108,7 @@ class Deduplicate(Command):
         return source
 
     def _find_duplicates(self, source, train):
-        from keras_vit.data.deduplication.copies import find_duplicates
-        from keras_vit.data.deduplication.pictures import draw_pairs
+        from keras_vit.data.deduplication.copies import draw_pairs, find_duplicates
 
         tests = [self.open(name, self.test_split, "test") for name in self.test]
         found = find_duplicates(train, tests, **self._options())
@@ -122,8 +121,7 @@ class Deduplicate(Command):
             draw_pairs(found.pairs[: -_DRAWN - 1 : -1], source, tests, self.picture)
 
     def _find_groups(self, source):
-        from keras_vit.data.deduplication.copies import find_groups
-        from keras_vit.data.deduplication.pictures import draw_groups
+        from keras_vit.data.deduplication.copies import draw_groups, find_groups
 
         found = find_groups(source, **self._options())
         self._write(found, source.num_examples)
@@ -136,7 +134,7 @@ class Deduplicate(Command):
             draw_groups(found.groups[:_DRAWN], source, self.picture)
 
     def _compare_features(self):
-        from keras_vit.evaluation.stored import check_same_model, find_similar, read_features
+        from keras_vit.evaluation.feature_store import check_same_model, find_similar, read_features
 
         train, *tests = map(read_features, (self.train, *self.test))
         check_same_model(train, *tests)
@@ -151,7 +149,7 @@ class Deduplicate(Command):
 
     def _write(self, found, num_images):
         """Write the ids, and print their number and what was not compared."""
-        from keras_vit.data.exclusion import write_ids
+        from keras_vit.data.deduplication.copies import write_ids
 
         write_ids(found, self.output)
         print(f"{len(found.ids)} of {num_images} images {found.reason}, written to {self.output}")

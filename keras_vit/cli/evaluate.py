@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from keras_vit.cli.arguments import Reading, check_new_file, plain_table
+from keras_vit.cli.command import Reading, check_new_file, plain_table
 from keras_vit.core.text import mean_and_deviation, printable
 
 
@@ -77,7 +77,7 @@ class Evaluate(Reading):
         """Print the metrics of a model, and return them."""
         from keras_vit.cli.data import print_left_out
         from keras_vit.evaluation.classification import predictions
-        from keras_vit.experiments.trained_model import open_trained
+        from keras_vit.experiments.model_and_data import open_trained
         from keras_vit.training import distribution
 
         trained = open_trained(self.model, self.image_size)

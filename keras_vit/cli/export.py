@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.arguments import Command, ImageSize, ModelArgument
+from keras_vit.cli.command import Command, ImageSize, ModelArgument
 from keras_vit.serving.formats import FORMATS, SIGNATURES, USUAL_SIGNATURES
 
 # More images hardly change the ranges of the activations, and all are held in memory.
@@ -55,11 +55,11 @@ class Export(Command):
 
     def run(self):
         """Export, and print where to."""
-        from keras_vit.checkpoints.trained import load_trained
-        from keras_vit.models.model import image_spec_of
-        from keras_vit.models.parts import stored_size
-        from keras_vit.serving.encoded import find_images, preprocess_files, without_broken
+        from keras_vit.checkpoints.named_models import load_trained
+        from keras_vit.models.image_model import image_spec_of
+        from keras_vit.models.structure import stored_size
         from keras_vit.serving.export import export
+        from keras_vit.serving.image_files import find_images, preprocess_files, without_broken
         from keras_vit.serving.verify import verify
 
         # Before a model is downloaded, which takes long.
@@ -104,7 +104,7 @@ def some_of(files):
 
 def facts_of(model, source, quantize=None):
     """Return the known origin and accuracy of a model, for `model.json`."""
-    from keras_vit.checkpoints.runs import find_model, run_facts
+    from keras_vit.checkpoints.run_files import find_model, run_facts
     from keras_vit.experiments.reported import reported_of_checkpoint
 
     facts = {"source": str(source), **run_facts(find_model(source), model.input_shape[1:3])}

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.arguments import Reading, plain_table
+from keras_vit.cli.command import Reading, plain_table
 
 
 @dataclasses.dataclass
@@ -45,9 +45,9 @@ class Fewshot(Reading):
 
     def run(self):
         """Print a table."""
+        from keras_vit.evaluation.feature_store import evaluate_stores, is_store, read_features
         from keras_vit.evaluation.fewshot import evaluate_fewshot, summary
-        from keras_vit.evaluation.stored import evaluate_stores, is_store, read_features
-        from keras_vit.experiments.trained_model import open_trained
+        from keras_vit.experiments.model_and_data import open_trained
 
         seeds = tuple(range(self.seeds))
         if is_store(self.model):

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import sys
 
-from keras_vit.cli.arguments import Command, ImageSize, ModelArgument
+from keras_vit.cli.command import Command, ImageSize, ModelArgument
 
 
 @dataclasses.dataclass
@@ -35,7 +35,7 @@ class Inspect(Command):
 
     def run(self):
         """Draw the figures, and print the path of the page."""
-        from keras_vit.experiments.trained_model import open_trained
+        from keras_vit.experiments.model_and_data import open_trained
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.report import write_report
 
@@ -49,8 +49,8 @@ class Inspect(Command):
 
     def read(self, trained):
         """Return the images, as an array."""
-        from keras_vit.data.loading import first_images, load
-        from keras_vit.models.model import image_spec_of
+        from keras_vit.data.pipeline import first_images, load
+        from keras_vit.models.image_model import image_spec_of
 
         size, image_spec = trained.model.input_shape[1:3], image_spec_of(trained.model)
         if self.images:
@@ -68,7 +68,7 @@ class Inspect(Command):
 
     def read_files(self, size, image_spec):
         """Return at most `count` of the files as an array, from all folders."""
-        from keras_vit.serving.encoded import find_images, preprocess_files, read_image
+        from keras_vit.serving.image_files import find_images, preprocess_files, read_image
 
         files = find_images(self.images)
         count = min(self.count, len(files))

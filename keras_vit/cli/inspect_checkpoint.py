@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from keras_vit.cli.arguments import Command, ImageSize
+from keras_vit.cli.command import Command, ImageSize
 from keras_vit.core.text import printable
 
 # Numbers of differences and of class names that are printed.

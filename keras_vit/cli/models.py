@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from keras_vit.cli.arguments import Table
+from keras_vit.cli.command import Table
 
 COLUMNS = (
     *("model", "ResNet stages", "patch", "width", "depth", "heads", "MLP"),

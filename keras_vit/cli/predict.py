@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.arguments import Command, ImageArguments, ImageSize, as_shard, check_new_file
+from keras_vit.cli.command import Command, ImageArguments, ImageSize, as_shard, check_new_file
 from keras_vit.core.arguments import DTYPES
 
 
@@ -108,7 +108,7 @@ class Predict(Command):
     def _write_files(self):
         import tqdm
 
-        from keras_vit.distributed import processes, ray
+        from keras_vit.distributed import process_pool, ray
         from keras_vit.distributed.batch import Job
         from keras_vit.serving import Predictor
 
@@ -130,20 +130,20 @@ class Predict(Command):
                 broken = ray.write_parts(job, missing, self.processes, self.address, self.gpus)
             else:
                 with tqdm.tqdm(total=num_images, unit=" images") as bar:
-                    broken = processes.write_parts(job, missing, self.processes, bar.update)
+                    broken = process_pool.write_parts(job, missing, self.processes, bar.update)
             print(f"{num_images} images predicted, {broken} of them cannot be decoded")
         print(f"Written to {self.output}")
 
     def _draw_masks(self):
         import tqdm
 
-        from keras_vit.checkpoints.trained import load_trained
+        from keras_vit.checkpoints.named_models import load_trained
         from keras_vit.data.images.decoding import decode
         from keras_vit.data.inputs import find_images
         from keras_vit.data.sources.folder import short_names
         from keras_vit.evaluation.segmentation import segment
         from keras_vit.inspection.figures.drawing import draw_masks
-        from keras_vit.serving.encoded import read_image
+        from keras_vit.serving.image_files import read_image
 
         model = load_trained(self.model, self.image_size)
         images = find_images(self.images, self.split, self.data_dir)

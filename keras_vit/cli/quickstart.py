@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import sys
 
-from keras_vit.cli.arguments import Command
+from keras_vit.cli.command import Command
 
 PRETRAINING_CLASSES = tuple("0123456")
 FINETUNING_CLASSES = tuple("789")
@@ -100,7 +100,7 @@ def fit(recipe, model, workdir, classes, passes):
     """Train on some digits, in epochs of several passes over their images; return the model."""
     from tqdm.keras import TqdmCallback
 
-    from keras_vit.data.loading import find_source
+    from keras_vit.data.pipeline import find_source
     from keras_vit.training import train
 
     examples = passes * find_source("digits", "train", classes).num_examples

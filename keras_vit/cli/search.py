@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from keras_vit.cli.arguments import Command, ImageArguments, check_new_file
+from keras_vit.cli.command import Command, ImageArguments, check_new_file
 from keras_vit.core.text import printable
 
 _DRAWN, _DRAWN_EACH = 20, 10
@@ -36,7 +36,7 @@ class Search(Command):
         """Print a line for each image: the ids that are found, with their cosine similarities."""
         import numpy as np
 
-        from keras_vit.evaluation.stored import check_same_model, is_store, read_features
+        from keras_vit.evaluation.feature_store import check_same_model, is_store, read_features
         from keras_vit.inspection.figures.drawing import check_matplotlib
 
         if self.picture is not None:

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.arguments import Command, Table, plain_table
+from keras_vit.cli.command import Command, Table, plain_table
 from keras_vit.cli.train import NamedRecipe
-from keras_vit.experiments.studies import STUDIES
+from keras_vit.experiments.study_table import STUDIES
 
 _WHAT = "; ".join(f"{name}: {row.what}" for name, row in STUDIES.items())
 _TUNE = "Values to choose from on the validation images, for each line of the study."

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from keras_vit.cli.arguments import Command, Policy
+from keras_vit.cli.command import Command, Policy
 from keras_vit.core.arguments import SEGMENTATION
 from keras_vit.training.recipe import RECIPES, ROWS
 
@@ -125,7 +125,7 @@ class Train(Command):
     def run(self):
         """Train, and print where the results are."""
         from keras_vit.experiments.sweep import train_seeds
-        from keras_vit.training.job import train
+        from keras_vit.training.trainer import train
 
         self.workdir = self.workdir.expanduser().resolve()
         callbacks = self._callbacks()
@@ -176,7 +176,7 @@ class Train(Command):
 
     def _choose(self, auto):
         """Return the recipe of `auto`, or that of the run to be resumed."""
-        from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE, read_run
+        from keras_vit.checkpoints.run_files import LAST_MODEL, RUN_FILE, read_run
         from keras_vit.core.run_dir import RunDir
         from keras_vit.experiments.sweep import sweep_shortly
         from keras_vit.training.auto import auto_recipe
@@ -204,7 +204,7 @@ class Train(Command):
 
 def show_run(run, callbacks, data):
     """Print the results of a run, and draw it on the images of a dataset, if one is given."""
-    from keras_vit.checkpoints.runs import LAST_MODEL, read_run
+    from keras_vit.checkpoints.run_files import LAST_MODEL, read_run
     from keras_vit.experiments.run_figures import draw_run
 
     recorded = read_run(run.workdir / LAST_MODEL)
@@ -298,7 +298,7 @@ class Resume(Command):
         """Train, and print where the results are."""
         from keras_vit.evaluation import FewshotAccuracy
         from keras_vit.training.callbacks import MeasureRegularly
-        from keras_vit.training.job import recorded_arguments, train
+        from keras_vit.training.trainer import recorded_arguments, train
 
         workdir = self.workdir.expanduser().resolve()
         arguments, measured = recorded_arguments(workdir)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from keras_vit.cli.arguments import Policy, Table
+from keras_vit.cli.command import Policy, Table
 from keras_vit.training.recipe import RECIPES, Recipe
 
 

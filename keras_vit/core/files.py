@@ -5,13 +5,12 @@ import csv
 import json
 import os
 import pathlib
+import re
 import uuid
 import zipfile
 
 import filelock
 import numpy as np
-
-from keras_vit.core.text import csv_text, from_csv
 
 # Part of the name of a file that is being written.
 PARTIAL = ".partial"
@@ -200,3 +199,33 @@ def absolute_path(path):
     if not exists(local):
         return str(path)
     return str(local.resolve() if local.is_dir() else local.parent.resolve() / local.name)
+
+
+# What a spreadsheet runs as a formula: not a number, also after the apostrophes of `csv_text`.
+_FORMULA = re.compile(r"'*(?![+-][\d.]+(e[+-]?\d+)?$)[=+\-@\t\r]", re.IGNORECASE)
+
+
+def csv_text(value):
+    """Return a cell of a CSV file: an apostrophe before text that a spreadsheet would run.
+
+    Reference:
+        OWASP, "CSV Injection".
+
+    Example:
+    >>> from keras_vit.core.files import csv_text
+    >>> csv_text("=1+1"), csv_text("cat"), csv_text(-0.5)
+    ("'=1+1", 'cat', -0.5)
+    """
+    is_formula = isinstance(value, str) and _FORMULA.match(value)
+    return f"'{value}" if is_formula else value
+
+
+def from_csv(text):
+    """Return the text that `csv_text` was given.
+
+    Example:
+    >>> from keras_vit.core.files import csv_text, from_csv
+    >>> from_csv(csv_text("=1+1"))
+    '=1+1'
+    """
+    return text[1:] if text[:1] == "'" and _FORMULA.match(text) else text

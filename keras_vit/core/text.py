@@ -1,6 +1,8 @@
-"""Text of unknown origin, for a terminal and for CSV files, and numbers as text."""
+"""Names of classes, and ids and numbers as text that is safe to print."""
 
-import re
+import collections
+import functools
+import importlib.resources
 import statistics
 import unicodedata
 
@@ -35,36 +37,6 @@ def name_some(ids, count=3):
     return ", ".join([*map(printable, ids[:count]), *["..."][: len(ids) > count]])
 
 
-# What a spreadsheet runs as a formula: not a number, also after the apostrophes of `csv_text`.
-_FORMULA = re.compile(r"'*(?![+-][\d.]+(e[+-]?\d+)?$)[=+\-@\t\r]", re.IGNORECASE)
-
-
-def csv_text(value):
-    """Return a cell of a CSV file: an apostrophe before text that a spreadsheet would run.
-
-    Reference:
-        OWASP, "CSV Injection".
-
-    Example:
-    >>> from keras_vit.core.text import csv_text
-    >>> csv_text("=1+1"), csv_text("cat"), csv_text(-0.5)
-    ("'=1+1", 'cat', -0.5)
-    """
-    is_formula = isinstance(value, str) and _FORMULA.match(value)
-    return f"'{value}" if is_formula else value
-
-
-def from_csv(text):
-    """Return the text that `csv_text` was given.
-
-    Example:
-    >>> from keras_vit.core.text import csv_text, from_csv
-    >>> from_csv(csv_text("=1+1"))
-    '=1+1'
-    """
-    return text[1:] if text[:1] == "'" and _FORMULA.match(text) else text
-
-
 def mean_and_deviation(values, decimals):
     """Return the mean of some values and their standard deviation (n - 1) as a string.
 
@@ -78,3 +50,92 @@ def mean_and_deviation(values, decimals):
     values = list(map(float, values))
     spread = f" ± {statistics.stdev(values):.{decimals}f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.{decimals}f}{spread}"
+
+
+def check_class_names(names, what="`class_names`", num_classes=None):
+    """Return class names as a tuple, checked to be valid and different.
+
+    Args:
+        names: list, tuple or array of strings; dictionaries and sets are refused, as their order
+            may differ from that of the classes.
+        what: description of the names for the error message.
+        num_classes: required number of names; `None` for at least 2.
+
+    Raises:
+        ValueError: if the number of names is wrong; a name is not a string, is empty, has several
+            lines or cannot be encoded in UTF-8, in which runs and exports are recorded; or two
+            names differ only by case or spaces.
+
+    Example:
+    >>> from keras_vit.core.text import check_class_names
+    >>> check_class_names(["cat", "dog"])
+    ('cat', 'dog')
+    >>> check_class_names(["cat", "Cat"])
+    Traceback (most recent call last):
+    ValueError: `class_names` must differ by more than case and spaces. Received: 'cat' and 'Cat'
+    """
+    names = names.tolist() if hasattr(names, "tolist") else names
+    is_list = isinstance(names, (list, tuple))
+    if not is_list or len(names) < 2 or num_classes not in (None, len(names)):
+        raise ValueError(
+            f"{what} must be a list or tuple that names {num_classes or 'at least two'} classes. "
+            f"Received: {type(names).__name__} {names!r:.200}"
+        )
+    seen = {}
+    for number, name in enumerate(names):
+        lines = name.encode(errors="ignore").decode().splitlines() if isinstance(name, str) else []
+        if lines != [name] or not name.strip():
+            raise ValueError(
+                f"{what} must be strings of one line that are not empty and are valid in UTF-8. "
+                f"Received: {name!r} among them"
+            )
+        other = seen.setdefault(" ".join(name.split()).casefold(), number)
+        if other != number:
+            raise ValueError(
+                f"{what} must differ by more than case and spaces. "
+                f"Received: {names[other]!r} and {name!r}"
+            )
+    return tuple(names)
+
+
+# `label_files/README.md` names the sources of the lists and what they were compared with.
+LABEL_FILES = {1000: "imagenet2012.txt", 21843: "imagenet21k.txt"}
+
+
+@functools.cache
+def read_labels(num_classes):
+    """Return the pairs `(synset, name)` of 1000 or 21843 classes, in the order of the outputs."""
+    folder = importlib.resources.files("keras_vit.core") / "label_files"
+    lines = (folder / LABEL_FILES[num_classes]).read_text(encoding="utf-8").splitlines()
+    return tuple(tuple(line.split()) for line in lines)
+
+
+@functools.cache
+def imagenet_class_names(num_classes):
+    """Return unique names of 1000 or 21843 classes.
+
+    If several classes have the same name, as the two cranes, the synset follows it.
+
+    Args:
+        num_classes: 1000 for ImageNet-2012, 21843 for ImageNet-21k.
+
+    Returns:
+        A list of strings, in the order of a model's outputs.
+
+    Example:
+    >>> from keras_vit.core.text import imagenet_class_names
+    >>> names = imagenet_class_names(1000)
+    >>> names[0], names[134], names[517]
+    ('tench', 'crane_n02012849', 'crane_n03126707')
+    """
+    labels = read_labels(num_classes)
+    counts = collections.Counter(name.casefold() for _, name in labels)
+    return [name if counts[name.casefold()] == 1 else f"{name}_{synset}" for synset, name in labels]
+
+
+def as_words(names):
+    """Return ImageNet's words, a list, for all of its synsets; other names as they are."""
+    if len(names) not in LABEL_FILES:
+        return list(names)
+    synsets = [synset for synset, _ in read_labels(len(names))]
+    return imagenet_class_names(len(names)) if list(names) == synsets else list(names)

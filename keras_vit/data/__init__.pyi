@@ -1,19 +1,19 @@
 """The public names, for type checkers."""
 
+from .corruption import mask_patches as mask_patches
 from .dataset import Dataset as Dataset
 from .dataset import DatasetInfo as DatasetInfo
 from .deduplication.copies import find_duplicates as find_duplicates
 from .deduplication.copies import find_groups as find_groups
+from .deduplication.copies import write_ids as write_ids
 from .deduplication.hashes import HashParts as HashParts
-from .exclusion import write_ids as write_ids
+from .images.geometry import hyper_rule_sizes as hyper_rule_sizes
 from .images.preprocessing import AUGMENTATIONS as AUGMENTATIONS
 from .images.preprocessing import Augmentation as Augmentation
 from .images.preprocessing import Preprocessing as Preprocessing
 from .images.scaling import preprocess as preprocess
-from .images.transforms import hyper_rule_sizes as hyper_rule_sizes
 from .labels import decode_predictions as decode_predictions
-from .loading import find_source as find_source
-from .loading import load as load
-from .masked_patches import mask_patches as mask_patches
-from .sources.paper import DATASETS as DATASETS
+from .pipeline import find_source as find_source
+from .pipeline import load as load
+from .sources.named_datasets import DATASETS as DATASETS
 from .sources.records import write_records as write_records

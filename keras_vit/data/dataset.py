@@ -28,10 +28,10 @@ import tensorflow as tf
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.data.images.decoding import explain
-from keras_vit.data.images.transforms import ImageMaker
-from keras_vit.data.skipped import IN_A_LIST, Skipped
-from keras_vit.data.sources.base import Source, not_among
-from keras_vit.data.sources.features import FeatureMaker, compute_features, feature_source
+from keras_vit.data.images.geometry import ImageMaker
+from keras_vit.data.left_out import IN_A_LIST, Skipped
+from keras_vit.data.sources.feature_source import FeatureMaker, compute_features, feature_source
+from keras_vit.data.sources.source import Source, not_among
 
 # The number of the mark at the end of an epoch.
 _END = -1

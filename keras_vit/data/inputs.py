@@ -14,11 +14,11 @@ from PIL import Image
 from keras_vit.core.arguments import as_objects
 from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
-from keras_vit.data.loading import find_every, find_source
-from keras_vit.data.sources.base import ids_in_parts
+from keras_vit.data.pipeline import find_every, find_source
 from keras_vit.data.sources.folder import id_of, list_images, short_names
 from keras_vit.data.sources.kinds import absolute_name, find_kind
-from keras_vit.data.sources.paper import DATASETS
+from keras_vit.data.sources.named_datasets import DATASETS
+from keras_vit.data.sources.source import ids_in_parts
 
 _PARQUET = ".parquet"
 

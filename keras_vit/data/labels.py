@@ -7,7 +7,7 @@ import numpy.typing as npt
 import scipy.special
 
 from keras_vit.core.arguments import is_integer
-from keras_vit.core.class_names import LABEL_FILES, check_class_names, read_labels
+from keras_vit.core.text import LABEL_FILES, check_class_names, read_labels
 
 # The sum of probabilities in bfloat16 (8 bits) differs from one by up to 0.4 %. Logits of so many
 # classes are never all positive with a sum this close to one.

@@ -5,7 +5,7 @@ from .classification import predictions as predictions
 from .costs import count_activations as count_activations
 from .costs import count_flops as count_flops
 from .costs import count_parameters as count_parameters
-from .features import extract_features as extract_features
+from .extraction import extract_features as extract_features
 from .fewshot import FewshotAccuracy as FewshotAccuracy
 from .fewshot import evaluate_fewshot as evaluate_fewshot
 from .fewshot import fewshot_accuracies as fewshot_accuracies

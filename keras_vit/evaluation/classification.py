@@ -11,13 +11,13 @@ import numpy as np
 import scipy.special
 import tqdm
 
-from keras_vit.core.class_names import as_words
+from keras_vit.core.text import as_words
 from keras_vit.data.dataset import Dataset
+from keras_vit.data.left_out import explaining_errors
 from keras_vit.data.processes import process
-from keras_vit.data.skipped import explaining_errors
 from keras_vit.evaluation.metrics import LabelPredictions, expected_calibration_error
 from keras_vit.models.inference import for_inference
-from keras_vit.models.parts import check_classifier, has_zero_head, warn_of_zero_head
+from keras_vit.models.structure import check_classifier, has_zero_head, warn_of_zero_head
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,14 +14,14 @@ import numpy as np
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.text import mean_and_deviation
 from keras_vit.data import find_source, load
-from keras_vit.data.skipped import explaining_errors
+from keras_vit.data.left_out import explaining_errors
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.data.sources.splits import split_names
 from keras_vit.evaluation.classification import stateless_outputs
-from keras_vit.evaluation.features import extract_features, split_features
+from keras_vit.evaluation.extraction import extract_features, split_features
 from keras_vit.models.features import feature_extractor
+from keras_vit.models.image_model import image_spec_of
 from keras_vit.models.inference import for_inference, update_inference_copy
-from keras_vit.models.model import image_spec_of
 
 # As in `configs/common_fewshot.py` of big_vision.
 SHOTS = (1, 5, 10, 25)
@@ -63,7 +63,7 @@ def evaluate_fewshot(
         method: the classifier.
         l2: weight of the squared parameters.
         **data: for a name, `cache`, `batch_size`, and what `load` takes, such as `classes` and
-            `central_crop_from`, as in `keras_vit.evaluation.features.split_features`.
+            `central_crop_from`, as in `keras_vit.evaluation.extraction.split_features`.
 
     Returns:
         A dictionary from `(shots, seed)` to the accuracy on the whole test split.

@@ -7,10 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.special
 
-from keras_vit.core.files import replacing
-from keras_vit.core.several_labels import average_precision
-from keras_vit.core.several_labels import best_thresholds as best_thresholds
-from keras_vit.core.text import csv_text
+from keras_vit.core.files import csv_text, replacing
+from keras_vit.core.multi_label import average_precision
+from keras_vit.core.multi_label import best_thresholds as best_thresholds
 
 # Columns of `class_rows`.
 COLUMNS = ("class", "images", "accuracy", "most frequent mistake")

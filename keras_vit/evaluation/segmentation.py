@@ -11,10 +11,10 @@ import tqdm
 from keras import ops
 
 from keras_vit.core.arguments import IGNORED
-from keras_vit.core.pixels import MAX_PIXELS
-from keras_vit.data.skipped import Skipped
-from keras_vit.data.sources.base import Source
+from keras_vit.core.image_spec import MAX_PIXELS
+from keras_vit.data.left_out import Skipped
 from keras_vit.data.sources.masks import examples_of
+from keras_vit.data.sources.source import Source
 from keras_vit.evaluation.classification import check_same_classes
 from keras_vit.evaluation.metrics import confusion_matrix
 

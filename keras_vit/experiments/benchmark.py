@@ -6,7 +6,7 @@ import itertools
 import multiprocessing
 from concurrent.futures.process import BrokenProcessPool
 
-from keras_vit.core.process import is_out_of_memory, without_stderr
+from keras_vit.core.machine import is_out_of_memory, without_stderr
 
 TASKS = ("forward", "training")
 BATCH_SIZES = tuple(4**power for power in range(7))

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from keras_vit.builders import build
 from keras_vit.checkpoints import from_checkpoint
-from keras_vit.checkpoints.trained import load_trained
-from keras_vit.core.process import available_memory, peak_memory
-from keras_vit.layers.base import parts
+from keras_vit.checkpoints.named_models import load_trained
+from keras_vit.core.machine import available_memory, peak_memory
+from keras_vit.layers.layer import parts
 from keras_vit.models import freeze_blocks
 from keras_vit.models.variants import is_variant
 from keras_vit.training.optimizers import make_optimizer

@@ -6,15 +6,15 @@ import pathlib
 import statistics
 from collections.abc import Sequence
 
-from keras_vit.checkpoints.runs import RUN_FILE
+from keras_vit.checkpoints.run_files import RUN_FILE
 from keras_vit.core.text import mean_and_deviation
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.experiments.grid import RESULTS, read_results
+from keras_vit.experiments.model_and_data import open_trained
 from keras_vit.experiments.paper_results import TITLES, paper_results
 from keras_vit.experiments.paper_tables import PaperTable
 from keras_vit.experiments.reported import TABLE_2, TABLE_5, VTAB, check_meant, reported_rows
 from keras_vit.experiments.study_run import summary
-from keras_vit.experiments.trained_model import open_trained
 from keras_vit.experiments.vtab_run import accuracies_by_seed
 from keras_vit.experiments.vtab_tables import (
     REPORTED,

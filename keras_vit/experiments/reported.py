@@ -5,7 +5,7 @@ import difflib
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.data.sources.kinds import find_kind
-from keras_vit.data.sources.paper import DATASETS
+from keras_vit.data.sources.named_datasets import DATASETS
 from keras_vit.experiments.paper_results import paper_results
 from keras_vit.models.options import VitOptions, changed_options
 from keras_vit.models.variants import match_variant

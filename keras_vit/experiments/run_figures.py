@@ -5,16 +5,16 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.checkpoints.runs import BEST_MODEL, LAST_MODEL, PREDICTOR_MODEL
-from keras_vit.checkpoints.trained import load_trained
+from keras_vit.checkpoints.named_models import load_trained
+from keras_vit.checkpoints.run_files import BEST_MODEL, LAST_MODEL, PREDICTOR_MODEL
 from keras_vit.core.arguments import TARGETS
 from keras_vit.data import load, mask_patches
 from keras_vit.evaluation.classification import predictions
 from keras_vit.evaluation.metrics import confusion_matrix
 from keras_vit.inspection.figures.charts import draw_confusion
 from keras_vit.inspection.figures.drawing import draw_masked_patches, draw_mistakes
-from keras_vit.models.files import load_model
-from keras_vit.models.parts import token_stride
+from keras_vit.models.keras_files import load_model
+from keras_vit.models.structure import token_stride
 from keras_vit.training.distribution import is_first_process
 from keras_vit.training.recipe import CLASS_LOSSES
 

@@ -10,17 +10,17 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from keras_vit.checkpoints.runs import AVERAGED_MODEL, LAST_MODEL
-from keras_vit.checkpoints.trained import load_trained
+from keras_vit.checkpoints.named_models import load_trained
+from keras_vit.checkpoints.run_files import AVERAGED_MODEL, LAST_MODEL
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.core.text import mean_and_deviation
-from keras_vit.data.loading import find_source, load
+from keras_vit.data.pipeline import find_source, load
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.evaluation.fewshot import evaluate_fewshot
 from keras_vit.experiments.grid import by_setting, grid
-from keras_vit.experiments.studies import STUDIES
+from keras_vit.experiments.study_table import STUDIES
 from keras_vit.experiments.sweep import choose
 from keras_vit.inspection.figures.charts import (
     draw_data_sizes,
@@ -30,7 +30,7 @@ from keras_vit.inspection.figures.charts import (
 )
 from keras_vit.models.options import is_resnet
 from keras_vit.models.variants import find_variant
-from keras_vit.training import job
+from keras_vit.training import trainer
 from keras_vit.training.recipe import Recipe, find_recipe
 from keras_vit.training.starting_model import with_settings
 
@@ -75,7 +75,7 @@ class Images:
         """Train on the images, or resume the run, and return its `Run`."""
         images = {name: getattr(self, name) for name in ("classes", "data_dir", "fraction")}
         options = {"strategy": "none", "resume": True, **images, **options}
-        return job.train(recipe, model, self.name, workdir, **options)
+        return trainer.train(recipe, model, self.name, workdir, **options)
 
     def accuracy(self, model, recipe):
         """Return the accuracy of a model on the test split."""
@@ -303,7 +303,7 @@ def choose_values(plan, setting):
 class Trained:
     """A trained setting: its run, the number of training images, and the compute."""
 
-    run: job.Run
+    run: trainer.Run
     num_images: int
     exaflops: float
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.runs import RUN_FILE
-from keras_vit.checkpoints.trained import absolute_model_name
+from keras_vit.checkpoints.named_models import absolute_model_name
+from keras_vit.checkpoints.run_files import RUN_FILE
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.run_dir import RunDir
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.experiments.grid import RESULTS, grid, read_results
-from keras_vit.training import distribution, job
+from keras_vit.training import distribution, trainer
 from keras_vit.training.callbacks import NotFiniteError, find_best
-from keras_vit.training.job import Run
 from keras_vit.training.recipe import Recipe, find_recipe
+from keras_vit.training.trainer import Run
 
 # Name of the setting in the rows of `train_seeds`.
 _SETTING = "train"
@@ -56,7 +56,7 @@ def train_seeds(
     workdir: str | os.PathLike,
     seeds: int = 3,
     *,
-    train: Callable = job.train,
+    train: Callable = trainer.train,
     resume: bool = False,
     on_run: Callable | None = None,
     **options: Any,
@@ -196,7 +196,7 @@ def sweep(
     def train(recipe, workdir, split="train", validation="validation", **facts):
         of_split = cache if cache in (None, "memory") else f"{cache}-{split}"
         parts = {"split": split, "validation": validation, "cache": of_split, "resume": resume}
-        return job.train(recipe, model, data, workdir, facts=facts, **parts, **options)
+        return trainer.train(recipe, model, data, workdir, facts=facts, **parts, **options)
 
     # Before the first of many runs.
     RunDir(workdir, {}, resume, file=RUN_FILE).check()
@@ -232,7 +232,7 @@ def sweep_shortly(recipe, model, data, workdir, **options):
     changes = {"steps": steps, "warmup_steps": max(steps // 10, 1), "patience": None}
 
     def train(recipe, workdir):
-        return job.train(recipe, model, data, workdir, resume=True, **options).history
+        return trainer.train(recipe, model, data, workdir, resume=True, **options).history
 
     short = dataclasses.replace(recipe, **changes)
     directory, facts = sweep_directory(workdir), _facts(model, data, options)

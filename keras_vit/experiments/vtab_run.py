@@ -6,10 +6,10 @@ import pathlib
 import shutil
 from collections.abc import Sequence
 
-from keras_vit.checkpoints.trained import absolute_model_name, model_digest
+from keras_vit.checkpoints.named_models import absolute_model_name, model_digest
 from keras_vit.core.arguments import check_integer
 from keras_vit.data.processes import process
-from keras_vit.data.sources.paper import DATASETS
+from keras_vit.data.sources.named_datasets import DATASETS
 from keras_vit.experiments.grid import RESULTS, grid, read_results
 from keras_vit.experiments.reported import Reported
 from keras_vit.experiments.study_run import Images
@@ -17,7 +17,7 @@ from keras_vit.experiments.sweep import choose_learning_rate, sweep_directory
 from keras_vit.experiments.vtab_tables import GROUPS, TASKS, find_row
 from keras_vit.training import distribution
 from keras_vit.training.recipe import Recipe, find_recipe
-from keras_vit.training.run import STATES
+from keras_vit.training.resumable_fit import STATES
 from keras_vit.training.starting_model import make_model
 
 

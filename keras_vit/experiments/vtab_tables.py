@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.core.text import mean_and_deviation
-from keras_vit.data.sources.paper import VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
+from keras_vit.data.sources.named_datasets import VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
 from keras_vit.experiments.paper_results import paper_results
 from keras_vit.experiments.reported import TABLE_2, VTAB, builder_of, find_reported
 from keras_vit.training.recipe import RECIPES

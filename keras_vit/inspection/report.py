@@ -6,19 +6,22 @@ import pathlib
 import string
 
 from keras_vit.core.files import write_text
-from keras_vit.core.pixels import check_images
-from keras_vit.inspection.attention import attention_maps
-from keras_vit.inspection.distance import attention_distance
-from keras_vit.inspection.embeddings import filter_components, position_similarity
-from keras_vit.inspection.figures.analyses import (
+from keras_vit.inspection.analyses import (
+    attention_distance,
+    attention_maps,
+    attention_rollout,
+    filter_components,
+    position_similarity,
+)
+from keras_vit.inspection.figures.model_figures import (
     draw_attention_distance,
     draw_filters,
     draw_heads,
     draw_position_similarity,
     draw_rollout,
 )
-from keras_vit.inspection.rollout import attention_rollout
-from keras_vit.models.parts import find_blocks, has_class_output, has_positions, token_grid
+from keras_vit.models.image_model import check_images
+from keras_vit.models.structure import find_blocks, has_class_output, has_positions, token_grid
 
 PAGE = "index.html"
 # Identifies the pages of `report.html`, so that no other page is replaced.

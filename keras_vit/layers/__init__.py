@@ -1,6 +1,11 @@
 """Keras layers of Vision Transformers and of the ResNets they are compared with."""
 
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.bottleneck import (
+    BottleneckUnit,
+    PreActivationBottleneckUnit,
+    StandardizedConv2D,
+)
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LayerScale
 from keras_vit.layers.patches import CorruptPatches, PatchEmbedding
@@ -9,7 +14,6 @@ from keras_vit.layers.positions import (
     AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
 )
-from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit, StandardizedConv2D
 from keras_vit.layers.tokens import (
     ClassToken,
     ClassTokenAndMeanPooling,

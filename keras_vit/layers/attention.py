@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import as_pair, check_choice, check_rate
-from keras_vit.layers.base import Dropout, Layer, as_rows
+from keras_vit.layers.layer import Dropout, Layer, as_rows
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 from keras_vit.layers.positions import num_offsets, relative_bias, rotary_tables, rotate
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_rate
-from keras_vit.layers.base import Dropout, Layer, as_rows
+from keras_vit.layers.layer import Dropout, Layer, as_rows
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import KeepsParts, Layer
+from keras_vit.layers.layer import KeepsParts, Layer
 
 # Flax's default, used by vit_jax and big_vision; Keras's default is 1e-3.
 LAYER_NORM_EPSILON = 1e-6

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import as_pair, grid_size
-from keras_vit.layers.base import Layer
+from keras_vit.layers.layer import Layer
 
 
 @keras.saving.register_keras_serializable("keras_vit")

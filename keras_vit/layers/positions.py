@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.arguments import ROTARY_BASE, as_pair, grid_size
-from keras_vit.layers.base import Layer
+from keras_vit.layers.layer import Layer
 
 
 class PositionEmbedding(Layer):

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadAttention
-from keras_vit.layers.base import Layer
+from keras_vit.layers.layer import Layer
 from keras_vit.layers.mlp import MlpBlock, as_activation
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_vit.core.arguments import AXES, as_pair, check_rate, constructor_arguments
 from keras_vit.layers.attention import MultiHeadAttention
-from keras_vit.layers.base import Dropout, Layer
+from keras_vit.layers.layer import Dropout, Layer
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, LayerScale, layer_norm
 

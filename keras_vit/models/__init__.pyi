@@ -2,12 +2,12 @@
 
 from .dense import backbone as backbone
 from .dense import segmenter as segmenter
+from .image_model import ImageModel as ImageModel
 from .inference import for_inference as for_inference
-from .model import ImageModel as ImageModel
+from .interpolation import resize_patch_kernel as resize_patch_kernel
+from .interpolation import resize_position_embedding as resize_position_embedding
 from .options import ResNetOptions as ResNetOptions
 from .options import VitOptions as VitOptions
-from .positions import resize_patch_kernel as resize_patch_kernel
-from .positions import resize_position_embedding as resize_position_embedding
 from .surgery import freeze_blocks as freeze_blocks
 from .surgery import replace_head as replace_head
 from .surgery import resize as resize

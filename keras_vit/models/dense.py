@@ -8,11 +8,11 @@ from keras import ops
 
 from keras_vit.core.arguments import SEGMENTER_HEADS, as_pair, check_choice
 from keras_vit.layers import ClassToken, RegisterTokens, TransformerBlock
-from keras_vit.layers.base import Layer
+from keras_vit.layers.layer import Layer
 from keras_vit.layers.normalization import layer_norm
 from keras_vit.layers.tokens import LearnedTokens
-from keras_vit.models.model import ImageModel, carry, zero_head
-from keras_vit.models.parts import find_blocks, token_stride
+from keras_vit.models.image_model import ImageModel, carry, zero_head
+from keras_vit.models.structure import find_blocks, token_stride
 from keras_vit.models.surgery import replace_head
 
 KINDS = ("simple", "blocks", "dpt")

@@ -6,9 +6,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.core.pixels import check_images
+from keras_vit.models.image_model import check_images
 from keras_vit.models.inference import for_inference
-from keras_vit.models.parts import check_backbone, representation, token_grid
+from keras_vit.models.structure import check_backbone, representation, token_grid
 
 
 def features(

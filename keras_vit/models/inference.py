@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from keras_vit.layers.base import KeepsParts, parts
-from keras_vit.layers.resnet import Bottleneck, StandardizedConv2D
-from keras_vit.models.model import carry
-from keras_vit.models.parts import named_weights
+from keras_vit.layers.bottleneck import Bottleneck, StandardizedConv2D
+from keras_vit.layers.layer import KeepsParts, parts
+from keras_vit.models.image_model import carry
+from keras_vit.models.structure import named_weights
 from keras_vit.models.surgery import copy_layer, copy_model, dense_parts, plain, plain_kernels
 
 # Under a mixed policy they compute with their weights in float32.

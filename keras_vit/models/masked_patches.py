@@ -4,8 +4,8 @@ import keras
 
 from keras_vit.core.arguments import COLOR_LEVELS, TARGETS, check_choice
 from keras_vit.layers import CorruptPatches, PatchEmbedding
-from keras_vit.models.model import options_of
-from keras_vit.models.parts import BLOCKS, token_grid, token_stride
+from keras_vit.models.image_model import options_of
+from keras_vit.models.structure import BLOCKS, token_grid, token_stride
 
 NUM_COLOURS = COLOR_LEVELS**3
 # Rows and columns of a downsized patch.

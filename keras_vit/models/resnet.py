@@ -6,8 +6,8 @@ from typing import Any
 import keras
 
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit
-from keras_vit.layers.resnet import BIT, HYBRID, MaxPool, group_norm, standardized_conv
-from keras_vit.models.model import ImageModel, follow_dtype, zero_head
+from keras_vit.layers.bottleneck import BIT, HYBRID, MaxPool, group_norm, standardized_conv
+from keras_vit.models.image_model import ImageModel, follow_dtype, zero_head
 from keras_vit.models.options import ResNetOptions, as_options
 
 

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_vit.core.arguments import as_pair, grid_size, is_integer
 from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, PatchEmbedding
-from keras_vit.layers.base import (
+from keras_vit.layers.layer import (
     LORA_KERNELS,
     Dense,
     KeepsParts,
@@ -19,8 +19,14 @@ from keras_vit.layers.base import (
     parts,
     set_trainable,
 )
-from keras_vit.models.model import ImageModel, carry, image_spec_of, zero_head
-from keras_vit.models.parts import (
+from keras_vit.models.image_model import ImageModel, carry, image_spec_of, zero_head
+from keras_vit.models.interpolation import (
+    resize_line_embedding,
+    resize_patch_kernel,
+    resize_position_embedding,
+    resize_relative_embedding,
+)
+from keras_vit.models.structure import (
     BLOCKS,
     HEAD_LAYERS,
     POSITION_LAYERS,
@@ -32,12 +38,6 @@ from keras_vit.models.parts import (
     stored_grid,
     stored_size,
     token_stride,
-)
-from keras_vit.models.positions import (
-    resize_line_embedding,
-    resize_patch_kernel,
-    resize_position_embedding,
-    resize_relative_embedding,
 )
 from keras_vit.models.vit import check_grid
 
@@ -104,7 +104,7 @@ def resize(
         patch_size: int or `(height, width)`; the kernel of the patches is changed by
             `resize_patch_kernel`, and the position embeddings as in FlexiViT. `None` for that of
             the model, whose position embeddings are interpolated bilinearly, as in the ViT paper;
-            relative ones by `keras_vit.models.positions.resize_relative_embedding`.
+            relative ones by `keras_vit.models.interpolation.resize_relative_embedding`.
 
     Returns:
         A model of the class of the given one, not compiled.

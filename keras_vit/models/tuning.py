@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_vit.layers.base import quantize_layer
-from keras_vit.models.model import carry
-from keras_vit.models.parts import find_blocks
+from keras_vit.layers.layer import quantize_layer
+from keras_vit.models.image_model import carry
+from keras_vit.models.structure import find_blocks
 from keras_vit.models.surgery import (
     copy_layer,
     copy_model,

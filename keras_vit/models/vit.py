@@ -20,7 +20,7 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.layers.normalization import layer_norm
-from keras_vit.models.model import ImageModel, follow_dtype, zero_head
+from keras_vit.models.image_model import ImageModel, follow_dtype, zero_head
 from keras_vit.models.options import (
     ATTENTION_EMBEDDINGS,
     DEFAULT_IMAGE_SIZE,

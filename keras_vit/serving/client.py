@@ -93,8 +93,8 @@ class Client(contextlib.AbstractContextManager):
 
         Args:
             images: list of paths of JPEG, PNG or WebP files, or of their bytes. The orientation in
-                their metadata is ignored: `keras_vit.serving.encoded.read_image` returns the bytes
-                of an upright image.
+                their metadata is ignored: `keras_vit.serving.image_files.read_image` returns the
+                bytes of an upright image.
             batch_size: number of images in a request.
             signature: name of a signature that takes `image_bytes`.
 

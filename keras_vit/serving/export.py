@@ -17,14 +17,13 @@ import keras
 import numpy as np
 
 from keras_vit.core.arguments import check_choice, check_integer, is_integer
-from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import PARTIAL, exclusive_lock, replacing
-from keras_vit.core.pixels import check_images
+from keras_vit.core.text import check_class_names
 from keras_vit.models import resize
-from keras_vit.models.files import check_finite
-from keras_vit.models.model import image_spec_of
+from keras_vit.models.image_model import check_images, image_spec_of
+from keras_vit.models.keras_files import check_finite
 from keras_vit.models.options import changed_options
-from keras_vit.models.parts import (
+from keras_vit.models.structure import (
     check_backbone,
     check_classifier,
     has_zero_head,

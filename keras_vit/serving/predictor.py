@@ -11,12 +11,12 @@ import scipy.special
 import tensorflow as tf
 
 from keras_vit.checkpoints.catalog.download import files_of, find_file
-from keras_vit.checkpoints.runs import find_model
-from keras_vit.checkpoints.trained import digest_of_files
+from keras_vit.checkpoints.named_models import digest_of_files
+from keras_vit.checkpoints.run_files import find_model
 from keras_vit.core.arguments import DTYPES, as_objects, as_pair, check_choice, check_integer
 from keras_vit.core.files import absolute_path
-from keras_vit.core.process import num_cores
-from keras_vit.core.several_labels import check_thresholds
+from keras_vit.core.machine import num_cores
+from keras_vit.core.multi_label import check_thresholds
 from keras_vit.data.images.decoding import decode, explain
 from keras_vit.data.inputs import ENCODED_COLUMNS
 from keras_vit.serving.formats import find_export

@@ -10,17 +10,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.checkpoints.trained import load_trained
+from keras_vit.checkpoints.named_models import load_trained
 from keras_vit.core.arguments import as_pair
-from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
-from keras_vit.core.pixels import check_images
+from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 from keras_vit.data.images.decoding import decode
+from keras_vit.data.images.geometry import ImageMaker, evaluation_image
 from keras_vit.data.images.preprocessing import Preprocessing
-from keras_vit.data.images.transforms import ImageMaker, evaluation_image
 from keras_vit.models.features import feature_extractor
+from keras_vit.models.image_model import carry, check_images, image_spec_of
 from keras_vit.models.inference import for_inference
-from keras_vit.models.model import carry, image_spec_of
-from keras_vit.models.parts import (
+from keras_vit.models.structure import (
     check_backbone,
     check_classifier,
     has_zero_head,
@@ -30,8 +29,8 @@ from keras_vit.models.parts import (
     warn_of_zero_head,
 )
 from keras_vit.models.surgery import copy_layer, copy_model, plain
-from keras_vit.serving.encoded import upright
 from keras_vit.serving.formats import FACTS, LABELS, find_export, format_of, needing
+from keras_vit.serving.image_files import upright
 
 CLASS_OUTPUTS = ("prediction", "probability", "probabilities", "logits")
 
@@ -221,7 +220,7 @@ def model_runner(model, outputs=None, batch_size=32, dtype=None):
     network = for_inference(keras.Model(model.input, wanted)) if wanted else None
     measure = None
     if "attention_distance" in outputs:
-        from keras_vit.inspection.distance import image_distances
+        from keras_vit.inspection.analyses import image_distances
 
         measure = image_distances(model)
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from keras_vit.models.parts import output_name
+from keras_vit.models.structure import output_name
 from keras_vit.serving.predictor import predict_column
 from keras_vit.serving.runner import export_runner, model_runner
 

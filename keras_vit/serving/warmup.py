@@ -10,8 +10,8 @@ from PIL import Image
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import replacing
+from keras_vit.data.images.geometry import resize
 from keras_vit.data.images.scaling import preprocess
-from keras_vit.data.images.transforms import resize
 from keras_vit.serving.formats import FACTS, needing
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"

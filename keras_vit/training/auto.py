@@ -11,12 +11,12 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints import inspect_checkpoint
-from keras_vit.checkpoints.runs import find_model
-from keras_vit.checkpoints.trained import check_model_path
+from keras_vit.checkpoints.named_models import check_model_path
+from keras_vit.checkpoints.run_files import find_model
 from keras_vit.core.arguments import is_number
-from keras_vit.core.process import is_out_of_memory
+from keras_vit.core.machine import is_out_of_memory
 from keras_vit.data.images.decoding import declared_size
-from keras_vit.data.loading import load
+from keras_vit.data.pipeline import load
 from keras_vit.models import find_variant
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE, Options, is_resnet
 from keras_vit.models.variants import is_variant

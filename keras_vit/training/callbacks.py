@@ -17,7 +17,7 @@ import scipy.special
 from keras import ops
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.core.several_labels import average_precision, best_thresholds
+from keras_vit.core.multi_label import average_precision, best_thresholds
 from keras_vit.training.distribution import is_first_process, to_numpy
 from keras_vit.training.optimizers import averages_of, inner_optimizer
 from keras_vit.training.states import keeping_random_states

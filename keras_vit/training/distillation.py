@@ -6,7 +6,7 @@ import re
 import keras
 from keras import ops
 
-from keras_vit.models.parts import check_classifier, has_distillation_token
+from keras_vit.models.structure import check_classifier, has_distillation_token
 
 
 # `keras.distillation.Distiller` (Keras 3.15) does not fit: it ignores sample weights, evaluates the

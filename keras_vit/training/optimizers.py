@@ -8,7 +8,7 @@ import ml_dtypes
 from keras import ops
 
 from keras_vit.core.arguments import check_choice, check_integer, check_rate, constructor_arguments
-from keras_vit.models.model import computes_in_float16
+from keras_vit.models.image_model import computes_in_float16
 from keras_vit.training.distribution import num_replicas, sum_over_replicas
 from keras_vit.training.recipe import MOMENTUM_DTYPES, PAPER_OPTIMIZERS, Recipe
 

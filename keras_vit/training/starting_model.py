@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-from keras_vit.checkpoints.runs import find_model
-from keras_vit.checkpoints.trained import load_unscaled
+from keras_vit.checkpoints.named_models import load_unscaled
+from keras_vit.checkpoints.run_files import find_model
 from keras_vit.core.arguments import SEGMENTATION
-from keras_vit.core.class_names import as_words
-from keras_vit.core.text import name_some
+from keras_vit.core.text import as_words, name_some
 from keras_vit.models import find_variant, freeze_blocks, replace_head, resize
 from keras_vit.models.dense import backbone, segmenter
-from keras_vit.models.model import image_spec_of
+from keras_vit.models.image_model import image_spec_of
 from keras_vit.models.options import is_resnet
 from keras_vit.models.surgery import dense_parts, freeze_base
 from keras_vit.models.tuning import enable_lora, quantize

@@ -6,14 +6,14 @@ import keras
 import numpy as np
 
 from keras_vit.core.arguments import IGNORED, SEGMENTATION, TARGETS
-from keras_vit.core.class_names import check_class_names
-from keras_vit.data.masked_patches import mask_patches
+from keras_vit.core.text import check_class_names
+from keras_vit.data.corruption import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.data.sources.masks import count_pixels
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.inference import for_inference
 from keras_vit.models.masked_patches import masked_patch_predictor
-from keras_vit.models.parts import check_classifier, is_segmenter, token_stride
+from keras_vit.models.structure import check_classifier, is_segmenter, token_stride
 from keras_vit.training.distillation import check_teacher_settings, distill
 from keras_vit.training.losses import (
     BalancedAccuracy,

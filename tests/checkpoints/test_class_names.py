@@ -10,9 +10,9 @@ from keras_vit.checkpoints import inspect_checkpoint, save_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.download import cache_path
 from keras_vit.cli import main
-from keras_vit.core.class_names import imagenet_class_names
+from keras_vit.core.text import imagenet_class_names
 from keras_vit.models import vision_transformer
-from keras_vit.training.saving import save_model
+from keras_vit.training.save_callbacks import save_model
 from tests.fixtures.tiny import TINY
 
 NAMES = ["cat", "dog", "eel"]

@@ -13,7 +13,7 @@ from keras_vit.checkpoints import (
 )
 from keras_vit.checkpoints.formats import written_formats
 from keras_vit.models import vision_transformer
-from keras_vit.models.files import check_finite, load_model
+from keras_vit.models.keras_files import check_finite, load_model
 from tests.fixtures.checkpoint_files import saved, target, unchanged
 from tests.fixtures.tiny import TINY
 

@@ -7,9 +7,9 @@ import pytest
 from keras import ops
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpoint
-from keras_vit.checkpoints.positions import PositionRows, position_rows
+from keras_vit.checkpoints.position_rows import PositionRows, position_rows
 from keras_vit.layers.positions import sincos_table
-from keras_vit.models.model import options_of
+from keras_vit.models.image_model import options_of
 from keras_vit.models.vit import build_model
 from tests.fixtures.checkpoint_files import case_arrays, random_model, unchanged, write
 from tests.fixtures.reference import assert_logits, case_model, case_outputs, case_path

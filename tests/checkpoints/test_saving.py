@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpoint
 from keras_vit.checkpoints.formats import FORMATS, written_formats
-from keras_vit.core.images import ImageSpec
+from keras_vit.core.image_spec import ImageSpec
 from tests.fixtures.checkpoint_files import (
     arrays_of,
     assert_same_bits,

@@ -1,6 +1,6 @@
 """Paths and digests of the files that models are read from."""
 
-from keras_vit.checkpoints.trained import absolute_model_name, model_digest
+from keras_vit.checkpoints.named_models import absolute_model_name, model_digest
 from keras_vit.serving import Predictor
 
 

@@ -8,7 +8,7 @@ import pytest
 import keras_vit
 from keras_vit.__main__ import run as run_process
 from keras_vit.cli import COMMANDS, main, show_log
-from keras_vit.cli.arguments import markdown_table
+from keras_vit.cli.command import markdown_table
 from keras_vit.cli.models import COLUMNS, table_row
 from keras_vit.cli.train import Auto
 from keras_vit.models import VARIANTS

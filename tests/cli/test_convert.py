@@ -7,7 +7,7 @@ import pytest
 
 import keras_vit
 from keras_vit.cli import main
-from keras_vit.core.class_names import imagenet_class_names
+from keras_vit.core.text import imagenet_class_names
 from tests.fixtures.checkpoint_files import case_arrays, config_next_to, write
 from tests.fixtures.commands import CASE, error_of, logits_of, run
 from tests.fixtures.images import write_folder

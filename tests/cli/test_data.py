@@ -11,7 +11,7 @@ from PIL import Image
 from keras_vit.cli import main, show_log
 from keras_vit.cli.data import Data
 from keras_vit.data import load
-from keras_vit.data.loading import images_of_classes
+from keras_vit.data.pipeline import images_of_classes
 from keras_vit.models import vision_transformer
 from tests.data.sources.test_tfds import Photos
 from tests.fixtures.commands import run

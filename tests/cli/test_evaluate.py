@@ -9,7 +9,7 @@ import pytest
 import sklearn.metrics
 
 import keras_vit
-from keras_vit.cli.arguments import plain_table
+from keras_vit.cli.command import plain_table
 from keras_vit.data import load
 from keras_vit.evaluation.metrics import COLUMNS, class_rows
 from keras_vit.experiments import reported

@@ -8,7 +8,7 @@ import pytest
 from keras_vit.cli.export import facts_of
 from keras_vit.models import vision_transformer
 from keras_vit.training.recipe import RECIPES
-from keras_vit.training.saving import save_model
+from keras_vit.training.save_callbacks import save_model
 from tests.fixtures.features import digits_classifier
 from tests.fixtures.tiny import TINY
 

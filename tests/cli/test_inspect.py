@@ -7,8 +7,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from keras_vit.cli.inspect import Inspect
-from keras_vit.core.images import ImageSpec
-from keras_vit.serving.encoded import preprocess_files
+from keras_vit.core.image_spec import ImageSpec
+from keras_vit.serving.image_files import preprocess_files
 from tests.fixtures.images import encode, random_image
 
 SPEC = ImageSpec("bicubic", antialias=True)

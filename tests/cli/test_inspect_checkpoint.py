@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.training.saving import save_model
+from keras_vit.training.save_callbacks import save_model
 from tests.fixtures.checkpoint_files import case_arrays, write
 from tests.fixtures.commands import CASE, run
 from tests.fixtures.reference import case_model, case_path

@@ -71,7 +71,7 @@ def test_command(tmp_path, capsys):
     ],
 )
 def test_wrong_commands(arguments, message, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("keras_vit.training.job.train", no_training)
+    monkeypatch.setattr("keras_vit.training.trainer.train", no_training)
     data = "" if "--data " in arguments else "--data digits"
     workdir = tmp_path / "study"
     command = f"study {arguments} {data} --workdir".split()

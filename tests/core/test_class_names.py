@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_vit.core.class_names import check_class_names
+from keras_vit.core.text import check_class_names
 
 WRONG = [
     (["cat"], "at least two classes"),

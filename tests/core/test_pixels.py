@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 import keras_vit
-from keras_vit.core.pixels import check_images
+from keras_vit.models.image_model import check_images
 
 RULE = r"^`images` must be scaled to \[-1, 1\], as `keras_vit.preprocess` does\. Received: "
 PHOTOS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")

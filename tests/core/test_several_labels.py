@@ -6,7 +6,7 @@ import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_vit.core.several_labels import average_precision, best_thresholds, check_thresholds
+from keras_vit.core.multi_label import average_precision, best_thresholds, check_thresholds
 
 
 def some_labels(seed, images=40, classes=4):

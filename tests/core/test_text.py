@@ -5,9 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from keras_vit.cli.arguments import plain_table
-from keras_vit.core.files import read_csv, write_csv
-from keras_vit.core.text import csv_text, from_csv
+from keras_vit.cli.command import plain_table
+from keras_vit.core.files import csv_text, from_csv, read_csv, write_csv
 from keras_vit.evaluation.metrics import write_confusion
 
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "'=1", "''=1"]

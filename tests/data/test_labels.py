@@ -9,12 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.core.class_names import (
-    LABEL_FILES,
-    check_class_names,
-    imagenet_class_names,
-    read_labels,
-)
+from keras_vit.core.text import LABEL_FILES, check_class_names, imagenet_class_names, read_labels
 from keras_vit.data.labels import decode_predictions
 
 pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.data import load, mask_patches
-from keras_vit.data.masked_patches import encode_colors
+from keras_vit.data.corruption import encode_colors
 from keras_vit.inspection.figures.drawing import decode_colors
 
 PATCH = (4, 6)

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from keras_vit.data import load
 from keras_vit.data.images import augment
-from keras_vit.data.skipped import explaining_errors
-from keras_vit.serving.encoded import read_stored
+from keras_vit.data.left_out import explaining_errors
+from keras_vit.serving.image_files import read_stored
 from tests.fixtures.photos import broken_images, odd_images, write_photos
 
 BROKEN, ODD = broken_images(), odd_images()

@@ -19,7 +19,7 @@ import pytest
 
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.inputs import PREDICTIONS_RECORD as RECORD
-from keras_vit.distributed import processes
+from keras_vit.distributed import process_pool
 from keras_vit.distributed.batch import Job
 from keras_vit.serving import Predictor
 from tests.fixtures.commands import error_of, failure_of, run
@@ -129,7 +129,7 @@ def test_an_error_in_a_process_is_its_own(path, photos, tmp_path):
     job = Job(Predictor(damaged), (str(photos),), tmp_path / "one", part_size=20)
     job.begin()
     with pytest.raises(ValueError, match="`model` must be a complete Keras model"):
-        processes.write_parts(job, job.missing(), processes=2)
+        process_pool.write_parts(job, job.missing(), processes=2)
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ def test_a_process_that_is_killed_is_named_and_the_rest_is_written_later(
     killer = threading.Thread(target=kill_one)
     killer.start()
     with pytest.raises(OSError, match="a process ended before its part was written: .* missing"):
-        processes.write_parts(job, job.missing(), processes=2)
+        process_pool.write_parts(job, job.missing(), processes=2)
     killer.join()
     run(capsys, *arguments, "--output", output)
     assert_same_rows(rows_of(output), expected)

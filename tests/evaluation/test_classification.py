@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.core.class_names import imagenet_class_names, read_labels
+from keras_vit.core.text import imagenet_class_names, read_labels
 from keras_vit.data import load
 from keras_vit.evaluation.classification import check_same_classes, evaluate, predictions
-from keras_vit.evaluation.features import extract_features
+from keras_vit.evaluation.extraction import extract_features
 from keras_vit.evaluation.metrics import confusion_matrix, expected_calibration_error
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.features import digits_classifier

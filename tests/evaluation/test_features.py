@@ -8,8 +8,8 @@ import pytest
 
 from keras_vit import features
 from keras_vit.data import load
-from keras_vit.evaluation import features as evaluation_features
-from keras_vit.evaluation.features import extract_features, split_features
+from keras_vit.evaluation import extraction as evaluation_features
+from keras_vit.evaluation.extraction import extract_features, split_features
 from keras_vit.models import replace_head
 from tests.fixtures.features import tiny_model
 from tests.fixtures.images import encode, random_image, write_folder

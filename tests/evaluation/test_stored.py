@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from keras_vit.data import find_source
-from keras_vit.evaluation.fewshot import evaluate_fewshot
-from keras_vit.evaluation.stored import (
+from keras_vit.evaluation.feature_store import (
     FeatureStore,
     evaluate_stores,
     find_similar,
     nearest,
     read_features,
 )
+from keras_vit.evaluation.fewshot import evaluate_fewshot
 from tests.fixtures.commands import error_of, run, run_python
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import classifier
@@ -59,7 +59,7 @@ def test_the_accuracy_is_that_of_the_model_itself(stores, folder, capsys):
 @pytest.mark.slow
 def test_features_are_read_in_a_process_of_its_own(stores):
     """A new process has not imported `pyarrow.parquet` yet."""
-    code = "import sys; from keras_vit.evaluation.stored import read_features"
+    code = "import sys; from keras_vit.evaluation.feature_store import read_features"
     printed = run_python(f"{code}; print(len(read_features(sys.argv[1]).ids))", stores / "test")
     assert int(printed) == len(read_features(stores / "test").ids)
 

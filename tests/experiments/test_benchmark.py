@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit.cli import main
 from keras_vit.cli.benchmark import cells
-from keras_vit.core.process import available_memory, peak_memory
+from keras_vit.core.machine import available_memory, peak_memory
 from keras_vit.experiments import benchmark as benchmark_module
 from keras_vit.experiments import benchmark_process
 from keras_vit.experiments.benchmark import (

@@ -10,7 +10,7 @@ from keras_vit.experiments.measured import measured_tables
 from keras_vit.experiments.paper_results import paper_results
 from keras_vit.experiments.study_run import Plan
 from keras_vit.experiments.vtab_tables import TASKS
-from keras_vit.training import job
+from keras_vit.training import trainer
 from keras_vit.training.recipe import RECIPES
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.small_runs import save_small_model, small_recipe
@@ -22,7 +22,7 @@ CIFAR = "ViT_L16/jft300m/cifar10"
 def digits_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("digits")
     recipe = small_recipe(image_size=16, steps=4, warmup_steps=1)
-    job.train(recipe, save_small_model(folder), "digits", folder / "run", strategy="none")
+    trainer.train(recipe, save_small_model(folder), "digits", folder / "run", strategy="none")
     return folder / "run"
 
 

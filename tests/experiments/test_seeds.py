@@ -8,8 +8,8 @@ import pytest
 from keras_vit.experiments import train_seeds
 from keras_vit.experiments.grid import read_results
 from keras_vit.experiments.sweep import SeedResults, best_of, finished_runs
-from keras_vit.models.files import load_model
-from keras_vit.training import Run, job
+from keras_vit.models.keras_files import load_model
+from keras_vit.training import Run, trainer
 from tests.fixtures.features import tiny_model
 from tests.fixtures.small_runs import CLASSES, no_training, save_small_model, small_recipe
 
@@ -40,7 +40,7 @@ def test_runs_are_those_of_single_runs_and_are_not_repeated(start, tmp_path, mon
     options = {"classes": CLASSES, "strategy": "none"}
     results = train_seeds(RECIPE, start, "digits", tmp_path / "runs", seeds=2, **options)
     single = dataclasses.replace(RECIPE, seed=4)
-    expected = job.train(single, start, "digits", tmp_path / "single", **options)
+    expected = trainer.train(single, start, "digits", tmp_path / "single", **options)
     other = load_model(tmp_path / "runs" / "seed-4" / "last.keras")
     for ours, theirs in zip(other.weights, expected.model.weights, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())

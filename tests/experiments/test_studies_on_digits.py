@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from keras_vit.experiments import study
-from keras_vit.experiments.studies import STUDIES
-from keras_vit.training import job
+from keras_vit.experiments.study_table import STUDIES
+from keras_vit.training import trainer
 from keras_vit.training.recipe import RECIPES
 from tests.fixtures.small_runs import no_training
 
@@ -61,5 +61,5 @@ def test_study(name, tmp_path, monkeypatch, capsys):
             assert row[column] is None or 0 <= row[column] <= 1
     assert all(any(row[column] is not None for row in rows) for column in columns)
     assert (tmp_path / "study.png").stat().st_size > 10_000
-    monkeypatch.setattr(job, "train", no_training)
+    monkeypatch.setattr(trainer, "train", no_training)
     assert study(name, RECIPE, data, tmp_path, **options) == rows

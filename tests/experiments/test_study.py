@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from keras_vit.checkpoints.trained import model_digest
+from keras_vit.checkpoints.named_models import model_digest
 from keras_vit.experiments import study
 from keras_vit.experiments.grid import grid
 from keras_vit.experiments.study_run import Plan
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
-from keras_vit.training import job
+from keras_vit.training import trainer
 from keras_vit.training.recipe import RECIPES
 from tests.fixtures.images import encode, random_image, write_folder
 from tests.fixtures.small_runs import small_model
@@ -43,9 +43,9 @@ def trained(monkeypatch):
 
     def train(recipe, model, data, workdir, **options):
         calls.append((model, recipe.seed, options["fraction"]))
-        return job.Run(small_model(recipe, 2), [], workdir, recipe)
+        return trainer.Run(small_model(recipe, 2), [], workdir, recipe)
 
-    monkeypatch.setattr(job, "train", train)
+    monkeypatch.setattr(trainer, "train", train)
     return calls
 
 

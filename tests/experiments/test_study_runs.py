@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from keras_vit.data import load
-from keras_vit.data.loading import find_source
+from keras_vit.data.pipeline import find_source
 from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.experiments.study_run import (
     Plan,
@@ -15,7 +15,7 @@ from keras_vit.experiments.study_run import (
     training_exaflops,
 )
 from keras_vit.models import find_variant
-from keras_vit.training import job
+from keras_vit.training import trainer
 from keras_vit.training.recipe import RECIPES
 from tests.fixtures.small_runs import small_model, small_recipe
 
@@ -33,7 +33,7 @@ def test_the_best_model_is_measured(tmp_path, monkeypatch):
     run.mkdir()
     (run / "run.json").write_text("{}")
     best.save(run / "best.keras")
-    trained = Trained(job.Run(last, [], run, RECIPES["digits_pretrain"]), 20, 1e-6)
+    trained = Trained(trainer.Run(last, [], run, RECIPES["digits_pretrain"]), 20, 1e-6)
     monkeypatch.setattr("keras_vit.experiments.study_run.train_setting", lambda *_: trained)
     found = measure(plan, setting, 0)
     # The best model always predicts 0, the last 1.
@@ -48,9 +48,9 @@ def test_a_share_is_trained_for_as_many_steps_as_all_images(tmp_path, monkeypatc
 
     def train(recipe, model, data, workdir, **options):
         recorded.update(options)
-        return job.Run(None, [], workdir, recipe)
+        return trainer.Run(None, [], workdir, recipe)
 
-    monkeypatch.setattr(job, "train", train)
+    monkeypatch.setattr(trainer, "train", train)
     recipe = dataclasses.replace(RECIPES["digits_pretrain"], batch_size=50, warmup_steps=1)
     options = {"classes": ("0", "1"), "values": (0.1,)}
     plan = Plan("data-size", recipe, "digits", tmp_path, **options)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from keras_vit.experiments.trained_model import open_trained
+from keras_vit.experiments.model_and_data import open_trained
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import small_classifier
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from keras_vit.checkpoints.trained import model_digest
+from keras_vit.checkpoints.named_models import model_digest
 from keras_vit.data import DATASETS, find_source, load
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.experiments import vtab, vtab_run
 from keras_vit.experiments.vtab_run import accuracies_by_seed, find_tasks
 from keras_vit.experiments.vtab_tables import GROUPS, TASKS
-from keras_vit.training import job
+from keras_vit.training import trainer
 from keras_vit.training.recipe import RECIPES
-from keras_vit.training.saving import SaveState
+from keras_vit.training.save_callbacks import SaveState
 from tests.data.sources.test_tfds import made_up
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.features import tiny_model
@@ -122,7 +122,7 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
         assert re.search(rf"\n{task} +{100 * accuracies[task]:.2f} %\n", out)
     mean = 100 * np.mean([accuracies[task] for task in RUN])
     assert re.search(rf"\nVTAB-1k, mean of 2 of 19 +{mean:.2f} %\n", out)
-    monkeypatch.setattr(job, "train", no_training)
+    monkeypatch.setattr(trainer, "train", no_training)
     # The data are not needed any more.
     again = run(capsys, *command, "--data-dir", tmp_path, "--markdown")
     assert again.count("done before") == 2
@@ -145,10 +145,10 @@ def test_a_learning_rate_is_chosen_on_200_images(command, tmp_path, capsys, monk
         where = str(workdir.relative_to(tmp_path / "vtab"))
         trained.append((where, recipe.learning_rate, *counts, (facts or {}).get("sweep")))
         history = [{"val_accuracy": accuracies[recipe.learning_rate]}]
-        return job.Run(tiny_model(num_classes=2), history, workdir, recipe)
+        return trainer.Run(tiny_model(num_classes=2), history, workdir, recipe)
 
     accuracies = {0.1: 0.5, 0.2: 0.75, 0.4: 0.25}
-    monkeypatch.setattr(job, "train", train)
+    monkeypatch.setattr(trainer, "train", train)
     rates = ("--learning-rates", "0.4", "0.2", "0.1")
     out = run(capsys, *command, "--tasks", "patch_camelyon", *rates)
     assert trained == [
@@ -167,7 +167,7 @@ def test_data_that_are_not_there(command, tmp_path, capsys, monkeypatch, data_di
         raise ConnectionError("no network")
 
     monkeypatch.setattr("requests.Session.get", fail)
-    monkeypatch.setattr(job, "train", no_training)
+    monkeypatch.setattr(trainer, "train", no_training)
     with pytest.raises(SystemExit):
         run(capsys, *command, "--tasks", "dtd", "sun397", "resisc45")
     # After the progress bars of TensorFlow Datasets.

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from keras_vit.core.pixels import MAX_PIXELS
+from keras_vit.core.image_spec import MAX_PIXELS
 from keras_vit.data.images.decoding import BMP, GIF, declared_size, decode
 from keras_vit.data.sources.masks import read_mask
 from tests.fixtures.images import encode, random_image

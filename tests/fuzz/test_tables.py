@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keras_vit.checkpoints.configuration import read_json
-from keras_vit.checkpoints.runs import read_run
+from keras_vit.checkpoints.run_files import read_run
 from keras_vit.data import find_source
 from tests.fixtures.images import encode, random_image
 from tests.fuzz.damage import FUZZ, damaged

@@ -6,7 +6,7 @@ import pytest
 
 import keras_vit
 from keras_vit.data import load
-from keras_vit.inspection.distance import attention_distance, patch_distances
+from keras_vit.inspection.analyses import attention_distance, patch_distances
 from keras_vit.inspection.report import write_report
 from keras_vit.layers import TransformerBlock
 from keras_vit.models import vision_transformer

@@ -7,9 +7,9 @@ from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
 import keras_vit
-from keras_vit.inspection.embeddings import filter_components, position_similarity
+from keras_vit.inspection.analyses import filter_components, position_similarity
 from keras_vit.models import vision_transformer
-from keras_vit.models.parts import first_kernel
+from keras_vit.models.structure import first_kernel
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.tiny import TINY
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.inspection.figures.analyses import draw_rollout, upsample
+from keras_vit.inspection.figures.model_figures import draw_rollout, upsample
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer
 from tests.fixtures.commands import failure_of, run

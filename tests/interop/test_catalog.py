@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from keras_vit.checkpoints.catalog.hub_models import HUB_CHECKPOINTS
+from keras_vit.checkpoints.catalog.published import HUB_CHECKPOINTS
 from keras_vit.models import find_variant
 from tests.interop.test_timm_architectures import Hub, accepted_options
 

@@ -13,8 +13,8 @@ import transformers
 import keras_vit
 from keras_vit.checkpoints.configuration import CROP
 from keras_vit.checkpoints.configuration import PROCESSORS as PROCESSORS_OF_OURS
-from keras_vit.core.images import ImageSpec
-from keras_vit.data.images.transforms import read_evaluation_image
+from keras_vit.core.image_spec import ImageSpec
+from keras_vit.data.images.geometry import read_evaluation_image
 from tests.data.images.test_resizing import photograph
 from tests.fixtures.checkpoint_files import config_next_to
 from tests.fixtures.peers.torch_models import randomise

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 import keras_vit
-from keras_vit.core.images import ImageSpec
+from keras_vit.core.image_spec import ImageSpec
 from tests.fixtures.tiny import TINY, images
 
 # Patches of 4 pixels are the level P2.

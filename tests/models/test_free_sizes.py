@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.inspection.distance import attention_distance
-from keras_vit.inspection.embeddings import position_similarity
+from keras_vit.inspection.analyses import attention_distance, position_similarity
 from keras_vit.models import replace_head, resize, vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
-from keras_vit.models.parts import position_table, stored_grid, token_stride
 from keras_vit.models.resnet import resnet
+from keras_vit.models.structure import position_table, stored_grid, token_stride
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.tiny import TINY, images
 

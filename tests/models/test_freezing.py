@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import keras_vit
-from keras_vit.layers.base import children
+from keras_vit.layers.layer import children
 from keras_vit.models import freeze_blocks, replace_head, resize, vision_transformer
 from keras_vit.models.resnet import resnet
 from keras_vit.serving.formats.graph import portable

@@ -8,7 +8,7 @@ import pytest
 
 import keras_vit
 from keras_vit.models import ImageModel, vision_transformer
-from keras_vit.models.model import warn_of_loss
+from keras_vit.models.image_model import warn_of_loss
 from keras_vit.models.resnet import resnet
 from keras_vit.models.vit import build_model
 from tests.fixtures.contract import to_numpy

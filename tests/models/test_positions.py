@@ -6,7 +6,7 @@ import scipy.interpolate
 import scipy.ndimage
 
 from keras_vit.models import resize_position_embedding
-from keras_vit.models.positions import resize_relative_embedding
+from keras_vit.models.interpolation import resize_relative_embedding
 from tests.fixtures.reference import DATA, read_npz
 
 

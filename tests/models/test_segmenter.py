@@ -7,7 +7,7 @@ from keras import ops
 
 import keras_vit
 from keras_vit.models.dense import MaskProduct, ResizeLike
-from keras_vit.models.parts import find_blocks, stored_size, token_stride
+from keras_vit.models.structure import find_blocks, stored_size, token_stride
 from tests.fixtures.contract import randomise
 from tests.fixtures.tiny import TINY, images
 

@@ -7,8 +7,8 @@ import pytest
 import keras_vit
 from keras_vit.models import replace_head, resize, vision_transformer
 from keras_vit.models.features import features
-from keras_vit.models.parts import check_classifier
-from keras_vit.models.positions import resize_relative_embedding
+from keras_vit.models.interpolation import resize_relative_embedding
+from keras_vit.models.structure import check_classifier
 from keras_vit.models.surgery import copy_model, plain_kernel
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.kernels import GATED, logits_of, small, tuned

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.inspection.distance import attention_distance
+from keras_vit.inspection.analyses import attention_distance
 from keras_vit.inspection.figures.drawing import draw_masked_patches, draw_predictions
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer

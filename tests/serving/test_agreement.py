@@ -15,7 +15,7 @@ from PIL import Image
 import keras_vit
 from keras_vit.cli import main
 from keras_vit.models import vision_transformer
-from keras_vit.models.parts import output_name
+from keras_vit.models.structure import output_name
 from keras_vit.serving import Predictor, preprocess_files
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS
@@ -134,7 +134,7 @@ def test_features_in_fewer_bits(format, quantize, tmp_path):
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 def test_signatures_of_a_tower(tmp_path):
     model, encoded = tower("clip"), odd_files(5)
-    model.image_spec = keras_vit.core.images.ImageSpec("bicubic", antialias=True)
+    model.image_spec = keras_vit.core.image_spec.ImageSpec("bicubic", antialias=True)
     pixels = preprocess_files(encoded, (16, 24), model.image_spec)
     expected = model.predict(pixels, verbose=0)
     version = export(model, tmp_path / "tower", on_bad_image="flag")

@@ -12,7 +12,7 @@ from PIL import Image
 from keras_vit.cli.client import Client as ClientCommand
 from keras_vit.cli.predict import Predict
 from keras_vit.serving.client import BadImageError, Client
-from keras_vit.serving.encoded import read_image
+from keras_vit.serving.image_files import read_image
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.models import files
 from tests.fixtures.serving.asking import BOTH, BROKEN, NAMES, ask, expected_logits
@@ -248,7 +248,7 @@ def test_the_command_names_bad_images(server, tmp_path, capsys):
 def test_the_command_names_what_the_server_cannot_decode(
     name, server, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("keras_vit.serving.encoded.read_image", lambda path: BROKEN)
+    monkeypatch.setattr("keras_vit.serving.image_files.read_image", lambda path: BROKEN)
     with pytest.raises(SystemExit) as exit_info:
         ClientCommand((tmp_path / "a.png",), server.url("grpc", name)).run()
     assert exit_info.value.code == 1

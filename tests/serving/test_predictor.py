@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit.core.images import ImageSpec
+from keras_vit.core.image_spec import ImageSpec
 from keras_vit.data.images.decoding import decode
-from keras_vit.inspection.distance import attention_distance
+from keras_vit.inspection.analyses import attention_distance
 from keras_vit.serving import Predictor
 from keras_vit.serving import predictor as module
 from keras_vit.serving.export import export

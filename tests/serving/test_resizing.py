@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
-from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
+from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 from keras_vit.data.images.decoding import decode
-from keras_vit.data.images.transforms import read_evaluation_image
-from keras_vit.experiments.trained_model import open_trained
-from keras_vit.serving.encoded import preprocess_files
+from keras_vit.data.images.geometry import read_evaluation_image
+from keras_vit.experiments.model_and_data import open_trained
 from keras_vit.serving.export import export
+from keras_vit.serving.image_files import preprocess_files
 from keras_vit.serving.runner import load_runner
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.cli import main
-from keras_vit.serving.encoded import find_images, without_broken
 from keras_vit.serving.export import export
+from keras_vit.serving.image_files import find_images, without_broken
 from keras_vit.serving.runner import load_runner
 from keras_vit.serving.verify import compare, verify
 from tests.fixtures.models import NAMES, classifier, files

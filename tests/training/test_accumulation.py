@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.core.arguments import IGNORED
-from keras_vit.data.masked_patches import mask_patches
+from keras_vit.data.corruption import mask_patches
 from keras_vit.training.losses import PixelCrossEntropy, make_loss, masked_patch_loss
 from keras_vit.training.optimizers import SGD
 from tests.fixtures.contract import to_numpy

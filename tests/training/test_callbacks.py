@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.models.files import load_model
+from keras_vit.models.keras_files import load_model
 from keras_vit.training.callbacks import (
     CheckFinite,
     LogProgress,
@@ -15,7 +15,7 @@ from keras_vit.training.callbacks import (
     NotFiniteError,
 )
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.saving import SaveModels
+from keras_vit.training.save_callbacks import SaveModels
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import small_fit, small_model, small_recipe
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from keras_vit.models import freeze_blocks
-from keras_vit.models.files import load_model
-from keras_vit.training import job
+from keras_vit.models.keras_files import load_model
+from keras_vit.training import trainer
 from keras_vit.training.distillation import Distiller, distill
-from keras_vit.training.saving import SaveState
+from keras_vit.training.save_callbacks import SaveState
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.run_to_be_killed import RECIPE
 from tests.fixtures.small_runs import CLASSES, small_data, small_fit, small_model, small_recipe
@@ -99,7 +99,7 @@ def test_a_student_is_trained_and_the_teacher_is_not(token, tmp_path):
     recipe = small_recipe(distillation="hard", ema_momentum=0.5)
     teacher, student = small_teacher(), small_model(recipe, distillation_token=token)
     before = [to_numpy(variable.value) for variable in teacher.variables]
-    run = job.train(
+    run = trainer.train(
         recipe, student, "digits", tmp_path / "run", classes=CLASSES, teacher=teacher, keep=1
     )
     assert {"val_accuracy", "val_loss", "accuracy"} < set(run.history[-1])
@@ -132,7 +132,9 @@ def test_a_stopped_run_goes_on(token, tmp_path, monkeypatch):
         keras.utils.set_random_seed(0)
         student = small_model(recipe, dropout=0.1, distillation_token=token)
         options = {"teacher": teacher, "resume": True, "save_steps": 7}
-        return student, job.train(recipe, student, small_data(recipe), workdir, **options).history
+        return student, trainer.train(
+            recipe, student, small_data(recipe), workdir, **options
+        ).history
 
     whole, expected = train(tmp_path / "whole")
     with monkeypatch.context() as patched:
@@ -145,7 +147,7 @@ def test_a_stopped_run_goes_on(token, tmp_path, monkeypatch):
     for ours, theirs in zip(resumed.variables, whole.variables, strict=True):
         np.testing.assert_allclose(to_numpy(ours.value), to_numpy(theirs.value), rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="teacher_digest='.*' instead of"):
-        job.train(
+        trainer.train(
             *(recipe, small_model(recipe, dropout=0.1, distillation_token=token)),
             *(small_data(recipe), tmp_path / "stopped"),
             teacher=small_teacher(pooling="gap"),
@@ -160,7 +162,7 @@ def test_a_run_is_a_teacher_by_its_directory(tmp_path):
     recipe = small_recipe(label_weight=0.0, **short)
     options = {"classes": CLASSES, "split": "validation", "validation": "train"}
     options |= {"teacher": tmp_path / "teacher"}
-    student = job.train(recipe, small_model(recipe), "digits", tmp_path / "run", **options)
+    student = trainer.train(recipe, small_model(recipe), "digits", tmp_path / "run", **options)
     assert len(student.history) == 2
     recorded = json.loads((tmp_path / "run" / "run.json").read_text())
     assert recorded["teacher"] == str(tmp_path / "teacher")
@@ -203,7 +205,7 @@ def test_other_wrong_teachers(tmp_path):
     ]:
         with pytest.raises(ValueError, match=message):
             run(model, teacher=teacher)
-    train = partial(job.train, recipe, student, "digits", tmp_path / "run", classes=CLASSES)
+    train = partial(trainer.train, recipe, student, "digits", tmp_path / "run", classes=CLASSES)
     for nonsense in (tmp_path / "none.keras", "none.npz"):
         with pytest.raises(ValueError, match="`(path|model)` must be .*none"):
             train(teacher=nonsense)

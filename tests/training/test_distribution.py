@@ -159,8 +159,8 @@ import numpy as np
 from keras_vit.training.distribution import strategy
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.tasks import make_task
-from keras_vit.training.job import load_training_data
-from keras_vit.training.run import for_evaluation
+from keras_vit.training.trainer import load_training_data
+from keras_vit.training.resumable_fit import for_evaluation
 from tests.fixtures.small_runs import small_recipe
 recipe = small_recipe(batch_size=8, loss=sys.argv[1])
 def evaluated(name):

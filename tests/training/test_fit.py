@@ -8,15 +8,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.checkpoints.runs import find_model, read_run
+from keras_vit.checkpoints.run_files import find_model, read_run
 from keras_vit.models import vision_transformer
-from keras_vit.models.files import load_model
+from keras_vit.models.keras_files import load_model
 from keras_vit.training.callbacks import NotFiniteError
-from keras_vit.training.job import load_training_data, train
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipe import RECIPES
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.states import States
+from keras_vit.training.trainer import load_training_data, train
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import (

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints.trained import model_digest
+from keras_vit.checkpoints.named_models import model_digest
 from keras_vit.data import load
 from keras_vit.training import Run, distribution
-from keras_vit.training.job import recorded_arguments
 from keras_vit.training.recipe import RECIPES
+from keras_vit.training.trainer import recorded_arguments
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import CLASSES, small_data, small_model, small_recipe
@@ -21,7 +21,7 @@ from tests.fixtures.tiny import TINY
 
 
 def test_the_function_stays_after_its_module_is_imported():
-    job = importlib.import_module("keras_vit.training.job")
+    job = importlib.import_module("keras_vit.training.trainer")
     assert keras_vit.training.train is job.train
     assert keras_vit.training.RECIPES is RECIPES
 
@@ -30,7 +30,9 @@ def test_the_function_stays_after_its_module_is_imported():
 def fitted(monkeypatch):
     """The calls of the `fit` of runs, which train nothing."""
     calls = []
-    monkeypatch.setattr("keras_vit.training.run.ResumableFit.fit", lambda *a: calls.append(a[0]))
+    monkeypatch.setattr(
+        "keras_vit.training.resumable_fit.ResumableFit.fit", lambda *a: calls.append(a[0])
+    )
     return calls
 
 
@@ -163,7 +165,7 @@ def test_float16_with_accumulation_is_refused(tmp_path):
 
 def test_a_run_that_exists_is_refused_before_its_data_are_read(tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("mine")
-    monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
+    monkeypatch.setattr("keras_vit.training.trainer.load_training_data", None)
     with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
         keras_vit.training.train("digits_finetune", "ViT_Ti16", "digits", tmp_path)
 
@@ -183,7 +185,7 @@ def test_a_run_that_exists_is_refused_before_its_data_are_read(tmp_path, monkeyp
 def test_a_wrong_model_is_refused_before_the_data_are_read(
     arguments, message, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
+    monkeypatch.setattr("keras_vit.training.trainer.load_training_data", None)
     with pytest.raises(ValueError, match=message):
         keras_vit.training.train("digits_finetune", data="digits", workdir=tmp_path, **arguments)
 

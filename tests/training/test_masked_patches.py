@@ -4,11 +4,11 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.data import corruption as patches
 from keras_vit.data import load, mask_patches
-from keras_vit.data import masked_patches as patches
 from keras_vit.inspection.figures.drawing import draw_masked_patches
 from keras_vit.models import masked_patches, vision_transformer
-from keras_vit.models.files import load_model
+from keras_vit.models.keras_files import load_model
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.training import recipe
 from keras_vit.training.losses import masked_patch_loss

@@ -11,11 +11,11 @@ from keras import ops
 
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.models import vision_transformer
-from keras_vit.models.files import load_model
+from keras_vit.models.keras_files import load_model
 from keras_vit.training.losses import make_loss, sigmoid_cross_entropy
 from keras_vit.training.optimizers import SGD, AdamW, learning_rate_schedule, make_optimizer
 from keras_vit.training.recipe import KERAS_OPTIMIZERS, PAPER_OPTIMIZERS, RECIPES
-from keras_vit.training.saving import SaveState
+from keras_vit.training.save_callbacks import SaveState
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import case_model, case_outputs
 from tests.fixtures.small_runs import small_fit, small_model, small_recipe

@@ -8,10 +8,10 @@ import pytest
 from keras import ops
 
 from keras_vit.training import RECIPES, train
-from keras_vit.training.job import load_training_data
 from keras_vit.training.losses import PixelCrossEntropy
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.tasks import _pixel_weights, make_task
+from keras_vit.training.trainer import load_training_data
 from tests.fixtures.masks import IGNORED, write_masks
 from tests.fixtures.small_runs import small_model, small_recipe
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.core.class_names import imagenet_class_names, read_labels
-from keras_vit.core.images import ImageSpec
+from keras_vit.core.image_spec import ImageSpec
+from keras_vit.core.text import imagenet_class_names, read_labels
 from keras_vit.models import vision_transformer
 from keras_vit.models.variants import is_variant
 from keras_vit.training.recipe import RECIPES

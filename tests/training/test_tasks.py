@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from keras_vit.data.loading import load
-from keras_vit.training.job import load_training_data, train
+from keras_vit.data.pipeline import load
+from keras_vit.training.trainer import load_training_data, train
 from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from keras_vit.data.images.preprocessing import Augmentation
-from keras_vit.data.loading import load
-from keras_vit.data.sources.paper import check_augmentation
-from keras_vit.training.job import load_training_data
-from keras_vit.training.run import for_evaluation
+from keras_vit.data.pipeline import load
+from keras_vit.data.sources.named_datasets import check_augmentation
+from keras_vit.training.resumable_fit import for_evaluation
+from keras_vit.training.trainer import load_training_data
 from tests.fixtures.images import write_broken_folder
 from tests.fixtures.small_runs import small_recipe
 
@@ -20,9 +20,9 @@ def asked(monkeypatch):
     calls = []
     nothing = types.SimpleNamespace(info=types.SimpleNamespace(dataset=None))
     monkeypatch.setattr(
-        "keras_vit.training.job.load", lambda *a, **options: calls.append(options) or nothing
+        "keras_vit.training.trainer.load", lambda *a, **options: calls.append(options) or nothing
     )
-    monkeypatch.setattr("keras_vit.training.job._for_recipe", lambda *arguments: arguments)
+    monkeypatch.setattr("keras_vit.training.trainer._for_recipe", lambda *arguments: arguments)
     return calls
 
 
@@ -71,7 +71,7 @@ def test_training_data_with_an_augmentation_that_changes_labels():
 
 @pytest.mark.backends("jax", reason="TensorFlow's strategies divide smaller batches themselves")
 def test_the_weights_of_images_that_can_be_decoded_have_the_mean_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_vit.training.run.num_replicas", lambda: 2)
+    monkeypatch.setattr("keras_vit.training.resumable_fit.num_replicas", lambda: 2)
     photos = write_broken_folder(tmp_path)
     dataset = load(f"folder:{photos}", "validation", 8, batch_size=8)
     weights = [weights for *_, weights in for_evaluation(dataset, 8).as_numpy_iterator()]

@@ -10,13 +10,13 @@ import sklearn.linear_model
 import tensorflow as tf
 
 from keras_vit.data import load
-from keras_vit.data.sources.features import compute_features
+from keras_vit.data.sources.feature_source import compute_features
 from keras_vit.models.features import feature_extractor
-from keras_vit.models.files import load_model
-from keras_vit.training import run as runs
+from keras_vit.models.keras_files import load_model
+from keras_vit.training import resumable_fit as runs
 from keras_vit.training.callbacks import StopEarly, find_best
-from keras_vit.training.job import load_training_data, train
 from keras_vit.training.tasks import make_task
+from keras_vit.training.trainer import load_training_data, train
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import CLASSES, small_fit, small_model, small_recipe

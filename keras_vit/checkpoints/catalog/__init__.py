@@ -1,7 +1,6 @@
 """The table of published checkpoints, and its rows by name; nothing here needs Keras."""
 
-from keras_vit.checkpoints.catalog.hub_models import HUB_CHECKPOINTS
-from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS, Checkpoint
+from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS, HUB_CHECKPOINTS, Checkpoint
 
 CHECKPOINTS = (*GOOGLE_CHECKPOINTS, *HUB_CHECKPOINTS)
 

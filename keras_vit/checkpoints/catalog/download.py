@@ -25,7 +25,7 @@ from keras_vit.checkpoints.configuration import (
     has_configuration,
     read_json,
 )
-from keras_vit.checkpoints.runs import find_model
+from keras_vit.checkpoints.run_files import find_model
 from keras_vit.core.files import exists
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"

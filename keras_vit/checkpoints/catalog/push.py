@@ -12,7 +12,7 @@ from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import ADDRESS, naming_hub, parse_repository
 from keras_vit.checkpoints.configuration import MODEL, PREPROCESSOR, PROCESSOR, TF_MODEL
-from keras_vit.checkpoints.positions import image_spec_for
+from keras_vit.checkpoints.position_rows import image_spec_for
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.summary import inspect_checkpoint
 from keras_vit.version import __version__

@@ -2,8 +2,8 @@
 
 import re
 
-from keras_vit.checkpoints.formats.base import Format
-from keras_vit.checkpoints.formats.flax_resnet import describe_resnet
+from keras_vit.checkpoints.formats.big_vision import describe_resnet
+from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.weight_map import Naming, Row, norm, two
 
 UNIT_SOURCE, UNIT_TARGET = "resnet/block{s}/unit{u:02}", "stage_{s}_unit_{u}"

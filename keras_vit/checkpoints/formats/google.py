@@ -5,13 +5,13 @@ The names are those of big_vision with other numbers of a block's layers.
 
 import re
 
-from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.big_vision import (
     BIG_VISION_ROWS,
     describe_flax,
     find_big_vision,
     flax_rows,
 )
+from keras_vit.checkpoints.formats.format import Format
 
 GOOGLE_ROWS = flax_rows(
     "Transformer/posembed_input/pos_embedding",

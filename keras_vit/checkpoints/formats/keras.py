@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER_ROWS
 from keras_vit.checkpoints.formats.big_vision import BIG_VISION_ROWS
+from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.formats.timm import TIMM_ROWS
 from keras_vit.checkpoints.formats.transformers.clip import CLIP_ROWS
 from keras_vit.checkpoints.formats.transformers.deit import DEIT_ROWS
@@ -37,8 +37,8 @@ KERAS_ROWS = tuple(
 def _open(path):
     """Open a file; the configuration of the archive is the options of the model."""
     from keras_vit.checkpoints.save import ModelArchive, at_stored_size
-    from keras_vit.models.files import load_unchecked
-    from keras_vit.models.model import options_of
+    from keras_vit.models.image_model import options_of
+    from keras_vit.models.keras_files import load_unchecked
 
     # Arrays are checked when they are read.
     model = at_stored_size(load_unchecked(path))

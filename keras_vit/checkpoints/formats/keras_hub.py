@@ -1,6 +1,6 @@
 """The ViT of keras-hub, in memory: `keras_vit.from_keras_hub` and `to_keras_hub` convert it."""
 
-from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.weight_map import POSITIONS, Row, heads, norm, two
 
 BLOCK = "vit_encoder/transformer_block_{n}"

@@ -12,7 +12,7 @@ from keras_vit.checkpoints.architecture import (
     per_channel,
     torch_options,
 )
-from keras_vit.checkpoints.formats.base import Format, without_zero_rows
+from keras_vit.checkpoints.formats.format import Format, without_zero_rows
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, packed, torch_layer, torch_norm
 from keras_vit.models.options import VitOptions
 

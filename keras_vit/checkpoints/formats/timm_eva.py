@@ -1,7 +1,7 @@
 """EVA in timm."""
 
 from keras_vit.checkpoints.architecture import in_order, num_registers, output_size, torch_options
-from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.formats.timm import (
     BLOCK,
     arguments_of,

@@ -3,12 +3,16 @@
 import dataclasses
 import itertools
 import logging
+import os
+import pathlib
 from collections.abc import Sequence
 
 import numpy as np
+from PIL import Image, ImageDraw
 from scipy.cluster.hierarchy import DisjointSet
 
 from keras_vit.core.arguments import is_integer
+from keras_vit.core.files import replacing
 from keras_vit.data.deduplication.hashes import (
     WORDS,
     HashParts,
@@ -17,7 +21,8 @@ from keras_vit.data.deduplication.hashes import (
     view_colors,
 )
 from keras_vit.data.deduplication.index import HashIndex
-from keras_vit.data.sources.base import Source
+from keras_vit.data.images.decoding import decode
+from keras_vit.data.sources.source import Source
 
 # Number of the 144 bits of a hash, and correlation of the colors of thumbnails. Measured on 1,631
 # different pictures (photographs, parts of them, faces of 25 x 25 pixels, polygons, texts, smooth
@@ -34,6 +39,11 @@ _MIN_CORRELATION = 0.83
 _GREATEST_DISTANCE = 35
 # What is not compared.
 _LEFT = ("skipped", "blank")
+
+# Sides of an image in the picture, and height of the text above it.
+_TILE, _ABOVE = 160, 50
+# Images in a row, and the number of characters of an id that fit below a tile.
+_IN_A_ROW, _CHARACTERS = 8, 25
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -103,7 +113,7 @@ def find_duplicates(
         "An Image is Worth 16x16 Words", section 4.1.
 
     Example:
-    >>> from keras_vit.data.loading import find_source
+    >>> from keras_vit.data.pipeline import find_source
     >>> digits = find_source("digits", "test", classes=["1", "7"])
     >>> find_duplicates(digits, digits, max_distance=0).pairs[0]
     Duplicate(distance=0, train_id='digits#1019', test_set=0, test_id='digits#1019')
@@ -236,7 +246,7 @@ def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
         ValueError: if `max_distance` is out of range or no image can be decoded.
 
     Example:
-    >>> from keras_vit.data.loading import find_source
+    >>> from keras_vit.data.pipeline import find_source
     >>> digits = find_source("digits", "test", classes=["1", "7"])
     >>> find_groups(digits, max_distance=0).groups
     ()
@@ -287,3 +297,82 @@ def _labels(source, numbers):
         return {}
     examples = source.some(np.sort(numbers)).map(lambda number, _, label: (number, label))
     return {int(number): label.tobytes() for number, label in examples.as_numpy_iterator()}
+
+
+def draw_pairs(pairs, train, tests, path):
+    """Draw each training image next to the similar one of the test set.
+
+    Args:
+        pairs: list of `Duplicate`s.
+        train: `Source` of the training images.
+        tests: list of the `Source`s of the test sets.
+        path: path of the PNG file to write.
+    """
+    rows = [
+        (f"{pair.distance} bits", [(0, pair.train_id), (1 + pair.test_set, pair.test_id)])
+        for pair in pairs
+    ]
+    _draw(rows, [train, *tests], path)
+
+
+def draw_groups(groups, source, path):
+    """Draw the first images of each group of copies in a row.
+
+    Args:
+        groups: list of groups, tuples of ids.
+        source: the `Source` of the images.
+        path: path of the PNG file to write.
+    """
+    rows = [(f"{len(group)} images", [(0, id) for id in group[:_IN_A_ROW]]) for group in groups]
+    _draw(rows, [source], path)
+
+
+def _draw(rows, sources, path):
+    """Draw rows of a heading and of `(index of a source, id)`, with the id above each image."""
+    tiles = [
+        _read_tiles(source, {id for _, images in rows for of, id in images if of == place})
+        for place, source in enumerate(sources)
+    ]
+    columns = max((len(images) for _, images in rows), default=1)
+    sheet = Image.new("RGB", (columns * _TILE, max(len(rows), 1) * (_ABOVE + _TILE)), "white")
+    drawing = ImageDraw.Draw(sheet)
+    for row, (heading, images) in enumerate(rows):
+        top = row * (_ABOVE + _TILE)
+        drawing.text((2, top + 2), heading, fill="black")
+        for column, (place, id) in enumerate(images):
+            # Its end, in two lines as wide as the tile.
+            text = id.encode("ascii", "replace").decode()[-2 * _CHARACTERS :]
+            text = f"{text[:_CHARACTERS]}\n{text[_CHARACTERS:]}"
+            drawing.text((column * _TILE + 2, top + 20), text, fill="black")
+            sheet.paste(tiles[place][id], (column * _TILE, top + _ABOVE))
+    sheet.save(path, "PNG")
+
+
+def _read_tiles(source, ids):
+    numbers = np.array(sorted(source.find_numbers(ids)), "int64")
+    return {
+        source.find_id(int(number)): Image.fromarray(
+            source.pixels(decode(source.read(payload))).numpy()
+        ).resize((_TILE, _TILE))
+        for number, payload, _ in (source.some(numbers) if len(numbers) else ())
+    }
+
+
+def write_ids(found: Groups | Duplicates, path: str | os.PathLike) -> None:
+    """Write the ids of the images to leave out, one per line, for `load(..., exclude=path)`.
+
+    Args:
+        found: result of `find_duplicates` or `find_groups`.
+        path: path of the file.
+
+    Raises:
+        ValueError: if an id does not fit on a line.
+    """
+    ids = sorted(found.ids)
+    for id in ids:
+        if id.splitlines() != [id] or id != id.strip():
+            raise ValueError(f"An id must be one line without spaces around it. Received: {id!r}")
+    path = pathlib.Path(path).expanduser()
+    lines = [f"# {len(ids)} images that {found.reason}", *ids]
+    with replacing(path) as partial:
+        partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -14,8 +14,8 @@ from PIL import Image
 from keras_vit.core.files import read_npz, replacing
 from keras_vit.core.run_dir import RunDir
 from keras_vit.data.images.decoding import decode
-from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.masks import unpack
+from keras_vit.data.sources.source import Source
 
 # The lowest 12 x 12 frequencies. With 8 x 8, skies and blurred pictures are alike; with 16 x 16, a
 # crop changes more bits than an index can search for.
@@ -149,7 +149,7 @@ class HashParts:
 
     Example:
     >>> import tempfile
-    >>> from keras_vit.data.loading import find_source
+    >>> from keras_vit.data.pipeline import find_source
     >>> digits = find_source("digits", "test", classes=["1", "7"])
     >>> parts = HashParts(digits, tempfile.mkdtemp(), "digits", part_size=50)
     >>> parts.missing(shard=(0, 2))

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.core.pixels import MAX_PIXELS
+from keras_vit.core.image_spec import MAX_PIXELS
 
 JPEG, PNG, GIF, BMP = b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM"
 _JPEG_END = b"\xff\xd9"

@@ -6,7 +6,7 @@ The tables need neither Keras nor TensorFlow.
 import dataclasses
 import logging
 
-from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
+from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 
 # The greatest magnitude in arXiv 1909.13719. The full scale of the operations is 10, and they go on
 # above it: AugReg's go up to 20.
@@ -101,7 +101,7 @@ class Preprocessing:
         central_crop_from: smaller side in pixels to which images are resized before the middle is
             cut out, at least `image_size`; `None` for no such crop.
         image_spec: how images are resized where none of these crops is given: a
-            `keras_vit.core.images.ImageSpec`, such as `model.image_spec`.
+            `keras_vit.core.image_spec.ImageSpec`, such as `model.image_spec`.
         flip: whether to flip images left and right at random; `"always"` flips all of them.
         augmentation: a name of `keras_vit.data.AUGMENTATIONS` or a `keras_vit.data.Augmentation`.
         one_hot: whether labels are soft labels, as they always are where the augmentation mixes

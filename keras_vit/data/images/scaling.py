@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.core.pixels import MAX_NORMALIZED
+from keras_vit.core.image_spec import MAX_NORMALIZED
 
 # Interpolation of pixels goes below zero by a smaller share of the largest value.
 _OVERSHOOT_SHARE = 0.25

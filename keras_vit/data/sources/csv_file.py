@@ -5,8 +5,8 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.data.sources.base import take_classes
 from keras_vit.data.sources.folder import choose, files_source
+from keras_vit.data.sources.source import take_classes
 from keras_vit.data.sources.splits import SPLITS
 
 

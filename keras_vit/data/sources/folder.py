@@ -19,7 +19,7 @@ import tensorflow as tf
 from keras_vit.core.files import exclusive_lock, replacing
 from keras_vit.core.text import printable
 from keras_vit.data.images.decoding import looks_decodable, other_format
-from keras_vit.data.sources.base import from_arrays, log_once, take_classes
+from keras_vit.data.sources.source import from_arrays, log_once, take_classes
 from keras_vit.data.sources.splits import (
     SPLIT_NAMES,
     SPLITS,

@@ -1,4 +1,4 @@
-"""The kinds of datasets that `load` finds by name; the paper's datasets are in `paper.py`.
+"""The kinds of datasets that `load` finds by name; `named_datasets.py` has the others.
 
 The table itself needs neither Keras nor TensorFlow.
 """
@@ -46,7 +46,7 @@ class SourceKind:
 
 # To add a kind, add a file with its function to this folder, and a row here.
 _ROWS = (
-    SourceKind("digits", "digits:digits", ("classes",)),
+    SourceKind("digits", "source:digits", ("classes",)),
     SourceKind("folder", "folder:folder", ("classes",), "PATH", is_path=True),
     SourceKind("csv", "csv_file:csv_file", ("classes",), "PATH", is_path=True),
     SourceKind("tfds", "tfds:tensorflow_dataset", ("data_dir",), "NAME[:CONFIG]"),

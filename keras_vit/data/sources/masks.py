@@ -13,11 +13,11 @@ import tensorflow as tf
 from keras_vit.core.arguments import IGNORED
 from keras_vit.core.text import name_some
 from keras_vit.data.images.decoding import decode_function, explain
+from keras_vit.data.images.geometry import ImageMaker, inception_crop_of, resize
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.scaling import scale_pixels
-from keras_vit.data.images.transforms import ImageMaker, inception_crop_of, resize
-from keras_vit.data.sources.base import SEPARATOR, from_arrays
 from keras_vit.data.sources.folder import choose, find_splits, id_of, list_images
+from keras_vit.data.sources.source import SEPARATOR, from_arrays
 
 IMAGES, MASKS, CLASSES = "images", "masks", "classes.txt"
 # Modes of Pillow in which a pixel is one number.

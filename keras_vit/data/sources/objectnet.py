@@ -14,10 +14,9 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.core.class_names import imagenet_class_names
-from keras_vit.core.text import name_some
-from keras_vit.data.sources.base import log_once
+from keras_vit.core.text import imagenet_class_names, name_some
 from keras_vit.data.sources.folder import files_source, list_images
+from keras_vit.data.sources.source import log_once
 from keras_vit.data.sources.splits import split_names
 
 NUM_CLASSES = 1000

@@ -18,8 +18,8 @@ import tqdm
 from keras_vit.core.files import replacing
 from keras_vit.data.digest import scan_records
 from keras_vit.data.images.decoding import decode
-from keras_vit.data.sources.base import Source, ids_in_parts, log_once, multi_hot
 from keras_vit.data.sources.folder import short_names
+from keras_vit.data.sources.source import Source, ids_in_parts, log_once, multi_hot
 from keras_vit.data.sources.splits import SPLIT_NAMES, SPLITS, describe_parts, find_parts
 
 # Features of the image and of its label: those of TensorFlow Datasets, and those of the ImageNet

@@ -7,9 +7,9 @@ import logging
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.data.sources.base import Source, ids_in_parts, log_once, multi_hot
 from keras_vit.data.sources.masks import pack
-from keras_vit.data.sources.paper import DatasetRow
+from keras_vit.data.sources.named_datasets import DatasetRow
+from keras_vit.data.sources.source import Source, ids_in_parts, log_once, multi_hot
 from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
 
 

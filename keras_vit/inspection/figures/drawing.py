@@ -13,9 +13,9 @@ from keras import ops
 
 from keras_vit.core.arguments import COLOR_LEVELS
 from keras_vit.core.files import replacing
-from keras_vit.core.pixels import check_images
+from keras_vit.models.image_model import check_images
 from keras_vit.models.masked_patches import CELLS
-from keras_vit.models.parts import token_grid
+from keras_vit.models.structure import token_grid
 
 COLUMNS = 6
 SHEET_COLUMNS = 8
@@ -292,7 +292,7 @@ def decode_colors(classes):
 
     Args:
         classes: int array `(...)` with values from 0 to 511, as of
-            `keras_vit.data.masked_patches.encode_colors`.
+            `keras_vit.data.corruption.encode_colors`.
 
     Returns:
         A float32 array `(..., 3)` in [-1, 1].

@@ -10,7 +10,7 @@ import tempfile
 import keras
 from keras import ops
 
-from keras_vit.models.parts import group_norms, output_name
+from keras_vit.models.structure import group_norms, output_name
 from keras_vit.models.surgery import copy_model, plain
 
 SIGNATURE = "serving_default"

@@ -5,7 +5,7 @@ import functools
 import openvino as ov
 from openvino import opset13
 
-from keras_vit.models.parts import has_blocks
+from keras_vit.models.structure import has_blocks
 from keras_vit.serving.formats.graph import portable, write_graph
 
 # Where an OpenVINO file records in which precision it is to be computed.

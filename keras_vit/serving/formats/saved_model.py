@@ -7,12 +7,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.core.images import ImageSpec
-from keras_vit.core.pixels import MAX_NORMALIZED
+from keras_vit.core.image_spec import MAX_NORMALIZED, ImageSpec
 from keras_vit.data.images.decoding import decode, decode_in_graph
-from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.data.images.geometry import evaluation_image
 from keras_vit.models.inference import for_inference
-from keras_vit.models.parts import output_name, representation, stored_size, token_stride
+from keras_vit.models.structure import output_name, representation, stored_size, token_stride
 from keras_vit.serving.formats import write_labels
 
 # Number of images that are decoded in parallel, if there are enough threads.

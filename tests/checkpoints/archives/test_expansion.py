@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
 from keras_vit.checkpoints.archives import NpzArchive
-from keras_vit.checkpoints.trained import load_trained
+from keras_vit.checkpoints.named_models import load_trained
 from keras_vit.models import vision_transformer
 from tests.fixtures.tiny import TINY
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints.archives import open_archive
-from keras_vit.evaluation.features import _read
+from keras_vit.evaluation.extraction import _read
 
 ARRAYS = {
     "digest": np.array("key"),

@@ -7,8 +7,7 @@ import pytest
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint, list_checkpoints
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import ADDRESS
-from keras_vit.checkpoints.catalog.hub_models import HUB_CHECKPOINTS
-from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS
+from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS, HUB_CHECKPOINTS
 from keras_vit.models import VARIANTS
 
 PATCHES = {variant.name: variant.stride[0] for variant in VARIANTS}

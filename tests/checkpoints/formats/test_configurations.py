@@ -10,7 +10,7 @@ from keras import ops
 import keras_vit
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
 from keras_vit.checkpoints.configuration import IMAGENET, OPENAI
-from keras_vit.core.images import WHOLE_IMAGE
+from keras_vit.core.image_spec import WHOLE_IMAGE
 from tests.fixtures.checkpoint_files import config_next_to
 from tests.fixtures.reference import assert_logits, case_model, case_path
 from tests.fixtures.tiny import images

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint, load_checkpoint
-from keras_vit.models.model import options_of
+from keras_vit.models.image_model import options_of
 from keras_vit.models.vit import build_model
 from tests.fixtures.checkpoint_files import as_bfloat16, case_arrays, linen, write
 from tests.fixtures.reference import assert_logits, case_model, case_outputs, case_path

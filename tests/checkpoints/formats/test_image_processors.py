@@ -7,7 +7,7 @@ import pytest
 
 from keras_vit import from_checkpoint
 from keras_vit.checkpoints.configuration import OPENAI as CLIP_IMAGES
-from keras_vit.core.images import ImageSpec
+from keras_vit.core.image_spec import ImageSpec
 from tests.fixtures.checkpoint_files import config_next_to
 
 SQUARE = {"height": 32, "width": 32}

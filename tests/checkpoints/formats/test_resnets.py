@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_vit import features
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit
-from keras_vit.layers.resnet import BIT, HYBRID
+from keras_vit.layers.bottleneck import BIT, HYBRID
 from tests.fixtures.reference import (
     LOGITS_TOLERANCE,
     assert_intermediate,

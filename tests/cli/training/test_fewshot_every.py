@@ -43,7 +43,7 @@ def test_the_last_accuracy_is_that_of_the_command(start, photos, tmp_path, capsy
     ],
 )
 def test_wrong_options(options, message, start, photos, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("keras_vit.training.job.make_task", no_training)
+    monkeypatch.setattr("keras_vit.training.trainer.make_task", no_training)
     assert message in error_of(
         capsys, *train_arguments(start, photos, tmp_path / "run", *options.split())
     )

@@ -60,7 +60,7 @@ def test_the_confusion_is_that_of_one_run(seeds, tmp_path, capsys):
 
 
 def test_a_wrong_number_of_seeds(start, photos, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("keras_vit.training.job.make_task", no_training)
+    monkeypatch.setattr("keras_vit.training.trainer.make_task", no_training)
     command = train_arguments(start, photos, tmp_path / "runs", "--seeds", "0")
     assert "`seeds` must be an integer of at least 1" in error_of(capsys, *command)
     assert not (tmp_path / "runs").exists()

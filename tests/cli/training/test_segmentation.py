@@ -7,7 +7,7 @@ import pytest
 from keras_vit.data import find_source
 from keras_vit.evaluation import evaluate_segmentation
 from keras_vit.models import resize
-from keras_vit.models.files import load_model
+from keras_vit.models.keras_files import load_model
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.masks import write_masks
 

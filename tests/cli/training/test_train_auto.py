@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from keras_vit.checkpoints.runs import read_run
+from keras_vit.checkpoints.run_files import read_run
 from keras_vit.cli import main
 from keras_vit.training import auto
 from keras_vit.training.recipe import RECIPES
@@ -65,7 +65,7 @@ def test_a_kept_head_is_not_trained_alone(more, may_freeze, photos, model, monke
 
     asked = {}
     monkeypatch.setattr(auto, "auto_recipe", choose)
-    monkeypatch.setattr("keras_vit.training.job.train", stop)
+    monkeypatch.setattr("keras_vit.training.trainer.train", stop)
     with pytest.raises(ChosenError):
         main(
             ["train", "auto", "--data", f"folder:{photos}", "--model", model, *more, "--workdir=w"]

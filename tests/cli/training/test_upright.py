@@ -70,7 +70,7 @@ def test_the_accuracy_during_training(photos):
 def test_a_run_and_its_pictures(photos, capsys, monkeypatch):
     loaded = []
     monkeypatch.setattr(
-        "keras_vit.data.images.transforms.turn_upright",
+        "keras_vit.data.images.geometry.turn_upright",
         lambda image, orientation: loaded.append(orientation) or image,
     )
     small_classifier("token").save(photos / "start.keras")

@@ -10,11 +10,17 @@ from PIL import Image, ImageDraw, ImageEnhance
 
 from keras_vit.cli.deduplicate import Deduplicate
 from keras_vit.data.deduplication import copies as module
-from keras_vit.data.deduplication.copies import MAX_DISTANCE, Duplicate, Duplicates, find_duplicates
+from keras_vit.data.deduplication.copies import (
+    MAX_DISTANCE,
+    Duplicate,
+    Duplicates,
+    find_duplicates,
+    write_ids,
+)
 from keras_vit.data.deduplication.hashes import hash_images, view_colors
-from keras_vit.data.exclusion import read_ids, write_ids
-from keras_vit.data.loading import find_source, load
-from keras_vit.data.sources.base import from_arrays
+from keras_vit.data.left_out import read_ids
+from keras_vit.data.pipeline import find_source, load
+from keras_vit.data.sources.source import from_arrays
 from tests.fixtures.masks import write_masks
 from tests.fixtures.photos import photographs, to_bytes, write_photos
 

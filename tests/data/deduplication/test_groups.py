@@ -6,9 +6,9 @@ from PIL import Image
 
 from keras_vit.cli import main
 from keras_vit.data import find_groups, load
-from keras_vit.data.deduplication.pictures import draw_groups
-from keras_vit.data.exclusion import read_ids
-from keras_vit.data.sources.base import from_arrays
+from keras_vit.data.deduplication.copies import draw_groups
+from keras_vit.data.left_out import read_ids
+from keras_vit.data.sources.source import from_arrays
 from tests.fixtures.photos import broken_images, photographs, to_bytes
 
 

@@ -17,7 +17,7 @@ from keras_vit.data.images.decoding import (
     read_orientation,
     turn_upright,
 )
-from keras_vit.data.images.transforms import inception_crop
+from keras_vit.data.images.geometry import inception_crop
 from tests.fixtures.photos import broken_images, cut_out, odd_images, photographs, to_bytes
 
 ODD, BROKEN = odd_images(), broken_images()

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
-from keras_vit.core.images import ImageSpec
-from keras_vit.data.images.transforms import evaluation_image, resize_as
+from keras_vit.core.image_spec import ImageSpec
+from keras_vit.data.images.geometry import evaluation_image, resize_as
 from tests.fixtures.images import write_folder
 
 # Height and width of images: wide, tall, square, and smaller than what they become.

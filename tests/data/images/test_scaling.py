@@ -8,8 +8,8 @@ import tensorflow as tf
 from keras import ops
 
 import keras_vit
+from keras_vit.data.images.geometry import ImageMaker, evaluation_image
 from keras_vit.data.images.preprocessing import Preprocessing
-from keras_vit.data.images.transforms import ImageMaker, evaluation_image
 from tests.fixtures.images import encode
 
 pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")

@@ -6,10 +6,10 @@ import tensorflow as tf
 from PIL import Image
 
 from keras_vit.data import preprocess
-from keras_vit.data.images import transforms as images
+from keras_vit.data.images import geometry as images
 from keras_vit.data.images.decoding import decode
+from keras_vit.data.images.geometry import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
-from keras_vit.data.images.transforms import ImageMaker
 from tests.fixtures.images import encode, in_a_dataset, random_image
 from tests.fixtures.photos import cut_out, odd_images, photographs, to_bytes
 

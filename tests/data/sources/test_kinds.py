@@ -9,17 +9,17 @@ import pytest
 
 from keras_vit.cli.data import Data
 from keras_vit.cli.train import Train
-from keras_vit.data.loading import find_source, load
+from keras_vit.data.pipeline import find_source, load
 from keras_vit.data.sources import kinds
-from keras_vit.data.sources.digits import digits
 from keras_vit.data.sources.kinds import KINDS, SourceKind, absolute_name, find_kind
+from keras_vit.data.sources.source import digits
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs" / "data.md"
 PLACES = {
     "cli/data.py": lambda: inspect.getsource(Data),
     "cli/train.py": lambda: inspect.getsource(Train),
     "docs/data.md": PAGE.read_text,
-    "data/loading.py": lambda: load.__doc__.replace('"', "`"),
+    "data/pipeline.py": lambda: load.__doc__.replace('"', "`"),
 }
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from keras_vit.cli import main
-from keras_vit.core.class_names import imagenet_class_names
+from keras_vit.core.text import imagenet_class_names
 from keras_vit.data import find_source, load
 from keras_vit.data.inputs import find_images
-from keras_vit.data.loading import find_every
+from keras_vit.data.pipeline import find_every
 from keras_vit.data.sources.objectnet import read_mappings
 from keras_vit.experiments.reported import check_meant, find_reported
 from keras_vit.models import vision_transformer

@@ -8,8 +8,13 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from keras_vit.data import DATASETS
-from keras_vit.data.sources import paper
-from keras_vit.data.sources.paper import VTAB, VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
+from keras_vit.data.sources import named_datasets
+from keras_vit.data.sources.named_datasets import (
+    VTAB,
+    VTAB_NATURAL,
+    VTAB_SPECIALIZED,
+    VTAB_STRUCTURED,
+)
 
 # Section 4.1 and table 5 of the VTAB paper (arXiv 1910.04867), and the datasets' own pages.
 SIZES = {
@@ -156,14 +161,16 @@ def test_vtab_has_its_groups():
 @pytest.mark.parametrize("distance", [0.1, 7.9, 8.0, 8.4, 9.2, 9.5, 9.7, 10.0, 12.3])
 def test_clevr_distance(distance):
     coordinates = tf.constant([[1.0, 1.0, 50.0], [1.0, 1.0, distance]])
-    label = paper.clevr_distance({"objects": {"pixel_coords": coordinates}})
+    label = named_datasets.clevr_distance({"objects": {"pixel_coords": coordinates}})
     # As in `data/clevr.py` of task_adaptation.
-    assert label == np.max(np.where(np.array(paper.CLEVR_DISTANCES) - np.float32(distance) < 0))
+    assert label == np.max(
+        np.where(np.array(named_datasets.CLEVR_DISTANCES) - np.float32(distance) < 0)
+    )
 
 
 @pytest.mark.parametrize("count", range(3, 11))
 def test_clevr_count(count):
-    assert paper.clevr_count({"objects": {"size": tf.zeros(count, tf.int64)}}) == count - 3
+    assert named_datasets.clevr_count({"objects": {"size": tf.zeros(count, tf.int64)}}) == count - 3
 
 
 @pytest.mark.parametrize(
@@ -182,13 +189,13 @@ def test_kitti_distance(types, depths, label):
     location = np.zeros((len(types), 3), "float32")
     location[:, 2] = depths
     objects = {"type": tf.constant(types, tf.int64), "location": tf.constant(location)}
-    assert paper.kitti_distance({"objects": objects}) == label
+    assert named_datasets.kitti_distance({"objects": objects}) == label
 
 
 def test_dsprites_labels_are_task_adaptations():
     for values, feature, label in (
-        (32, "label_x_position", paper.dsprites_location),
-        (40, "label_orientation", paper.dsprites_orientation),
+        (32, "label_x_position", named_datasets.dsprites_location),
+        (40, "label_orientation", named_datasets.dsprites_orientation),
     ):
         theirs = np.floor(np.arange(values, dtype="float32") / (values / 16)).astype(int)
         ours = [int(label({feature: tf.constant(value, tf.int64)})) for value in range(values)]

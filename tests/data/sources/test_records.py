@@ -10,8 +10,8 @@ from keras_vit.data import find_source, load, write_records
 from keras_vit.data.deduplication.hashes import hash_examples
 from keras_vit.data.digest import scan_records
 from keras_vit.data.inputs import find_images
-from keras_vit.data.skipped import explaining_errors
-from keras_vit.data.sources.base import from_arrays
+from keras_vit.data.left_out import explaining_errors
+from keras_vit.data.sources.source import from_arrays
 from keras_vit.data.sources.splits import SPLITS
 from tests.fixtures.images import encode, identify, random_image, write_folder
 from tests.fixtures.photos import broken_images, write_photos

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from keras_vit.data import find_source, load
-from keras_vit.data.skipped import explaining_errors
+from keras_vit.data.left_out import explaining_errors
 from keras_vit.data.sources.folder import RECORD
 from keras_vit.data.sources.splits import SPLITS
 from tests.data.sources.test_records import PNG, as_example, write_raw

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_vit.data.sources.base import stratified_part
+from keras_vit.data.sources.source import stratified_part
 from keras_vit.data.sources.splits import SPLITS, find_parts
 
 

@@ -12,8 +12,8 @@ import sys
 import numpy as np
 import pytest
 
-from keras_vit.training.job import load_training_data
 from keras_vit.training.recipe import RECIPES
+from keras_vit.training.trainer import load_training_data
 from tests.fixtures.parity import read_settings, write_batches, write_settings
 
 BACKENDS = ("tensorflow", "jax", "torch")

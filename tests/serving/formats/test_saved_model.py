@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
-from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.data.images.geometry import evaluation_image
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import SIGNATURES
 from tests.fixtures.contract import POLICIES, to_numpy

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from keras_vit.models.files import load_model
+from keras_vit.models.keras_files import load_model
 from keras_vit.models.variants import find_variant
 from keras_vit.training import auto
 from keras_vit.training.auto import Facts, auto_recipe, find_facts, recipe_for_images

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from keras_vit.data.images.transforms import hyper_rule_sizes
+from keras_vit.data.images.geometry import hyper_rule_sizes
 from keras_vit.training.optimizers import learning_rate_schedule
 from keras_vit.training.recipe import RECIPES, ROWS, find_recipe
 

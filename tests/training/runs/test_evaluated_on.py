@@ -7,7 +7,7 @@ import pytest
 
 from keras_vit.cli import main
 from keras_vit.data import find_source
-from keras_vit.training.run import EXCLUDED_FILE
+from keras_vit.training.resumable_fit import EXCLUDED_FILE
 from tests.fixtures.commands import error_of, run, train_arguments
 
 pytestmark = pytest.mark.slow

@@ -12,9 +12,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 
 from keras_vit.evaluation import FewshotAccuracy, evaluate_fewshot
-from keras_vit.models.files import load_model
+from keras_vit.models.keras_files import load_model
 from keras_vit.training.callbacks import MeasureRegularly
-from keras_vit.training.saving import SaveState
+from keras_vit.training.save_callbacks import SaveState
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.run_to_be_killed import RECIPE, small_teacher, train
 from tests.fixtures.small_runs import CLASSES, small_fit, small_model, small_recipe

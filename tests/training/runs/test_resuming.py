@@ -16,8 +16,8 @@ import pytest
 
 from keras_vit.models import vision_transformer
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.run import find_state, open_run
-from keras_vit.training.saving import SaveState, save_model
+from keras_vit.training.resumable_fit import find_state, open_run
+from keras_vit.training.save_callbacks import SaveState, save_model
 from keras_vit.training.states import States
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder

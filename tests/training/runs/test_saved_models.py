@@ -6,11 +6,11 @@ import keras
 import pytest
 
 from keras_vit.checkpoints import inspect_checkpoint
-from keras_vit.checkpoints.runs import MODELS, read_run, run_of
-from keras_vit.checkpoints.trained import load_trained
+from keras_vit.checkpoints.named_models import load_trained
+from keras_vit.checkpoints.run_files import MODELS, read_run, run_of
 from keras_vit.cli import main
 from keras_vit.models import vision_transformer
-from keras_vit.training.saving import save_model
+from keras_vit.training.save_callbacks import save_model
 from keras_vit.training.starting_model import make_model
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.small_runs import small_model, small_recipe

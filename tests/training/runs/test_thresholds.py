@@ -6,8 +6,8 @@ import sklearn.metrics
 from sklearn.datasets import load_digits
 
 from keras_vit.data import load
-from keras_vit.training.job import load_training_data, train
 from keras_vit.training.tasks import make_task
+from keras_vit.training.trainer import load_training_data, train
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import encode
 from tests.fixtures.small_runs import small_data, small_model, small_recipe

@@ -9,7 +9,7 @@ import pytest
 import keras_vit
 from keras_vit.data import find_source
 from keras_vit.data.sources.folder import RECORD
-from keras_vit.training.job import train
+from keras_vit.training.trainer import train
 from tests.fixtures.commands import error_of, train_arguments
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.small_runs import small_data, small_model, small_recipe

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.architecture import (
     torch_options,
 )
 from keras_vit.checkpoints.configuration import CONFIGURATION, preprocessor_of
-from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, torch_layer
 from keras_vit.models.options import VitOptions
 

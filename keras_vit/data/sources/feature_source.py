@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from keras_vit.data.skipped import explaining_errors
+from keras_vit.data.left_out import explaining_errors
 
 
 def compute_features(dataset, extract):

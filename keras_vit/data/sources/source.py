@@ -1,4 +1,4 @@
-"""The examples of one split of a dataset, before they are decoded."""
+"""`Source`: the examples of one split of a dataset, before they are decoded."""
 
 import collections
 import dataclasses
@@ -15,6 +15,7 @@ import tensorflow as tf
 from keras_vit.core.text import name_some
 from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import cut_and_scale
+from keras_vit.data.sources.splits import find_parts
 
 # As in `vit_jax/configs/common.py`. The buffer holds encoded images.
 SHUFFLE_BUFFER = 50_000
@@ -339,3 +340,33 @@ def stratified_part(labels, start, stop, seed=0):
         first, last = round(start * len(members)), round(stop * len(members))
         parts.append(members[first:last])
     return np.sort(np.concatenate(parts))
+
+
+def digits(split, classes=None, shard=(0, 1)):
+    """Return the 1,797 handwritten digits of 8 x 8 pixels in scikit-learn, as a `Source`.
+
+    Ids are `digits#` and the index in the array of scikit-learn. Arguments as in `find_source`.
+
+    Reference:
+        Optical Recognition of Handwritten Digits, UCI machine learning repository.
+    """
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    parts = find_parts(split, given=["train"])
+    part = np.sort(np.concatenate([stratified_part(data.target, *ends) for _, *ends in parts]))
+    labels, names = data.target, [str(digit) for digit in range(10)]
+    if classes is not None:
+        keep, labels, names = take_classes(labels, names, classes)
+        part = part[keep[part]]
+    part = part[shard[0] :: shard[1]]
+    return from_arrays(_encoded_images(), labels, names, "digits#{}".format, part)
+
+
+@functools.cache
+def _encoded_images():
+    from sklearn.datasets import load_digits
+
+    # From [0, 16] to [0, 255].
+    pixels = np.round(load_digits().images * (255 / 16)).astype("uint8")
+    return np.array([tf.io.encode_png(image[..., None]).numpy() for image in pixels], object)

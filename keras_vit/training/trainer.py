@@ -13,27 +13,27 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.runs import RUN_FILE, find_model
-from keras_vit.checkpoints.trained import (
+from keras_vit.checkpoints.named_models import (
     absolute_model_name,
     check_model_path,
     load_trained,
     model_digest,
 )
+from keras_vit.checkpoints.run_files import RUN_FILE, find_model
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.text import name_some
 from keras_vit.data.dataset import Dataset
-from keras_vit.data.loading import load
+from keras_vit.data.left_out import explaining_errors
+from keras_vit.data.pipeline import load
 from keras_vit.data.processes import process
-from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.sources.folder import describe_left_out
 from keras_vit.data.sources.kinds import absolute_name
-from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
+from keras_vit.data.sources.named_datasets import changes_that_keep_labels, check_augmentation
 from keras_vit.training import distribution
 from keras_vit.training.callbacks import MeasureRegularly, assign_averages
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipe import Recipe, find_recipe
-from keras_vit.training.run import (
+from keras_vit.training.resumable_fit import (
     EXCLUDED_FILE,
     SKIPPED_FILE,
     STATES,

@@ -17,9 +17,9 @@ from keras_vit.layers import (
     StandardizedConv2D,
     TransformerBlock,
 )
-from keras_vit.layers.base import parts, variables_by_path
+from keras_vit.layers.bottleneck import Bottleneck
+from keras_vit.layers.layer import parts, variables_by_path
 from keras_vit.layers.normalization import GroupNorm
-from keras_vit.layers.resnet import Bottleneck
 from keras_vit.models.vit import ADDED_POSITIONS, default_grid
 
 HEAD_LAYERS = ("projection", "pre_logits", "head")

@@ -10,9 +10,9 @@ from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.save import ModelArchive, at_stored_size, check_describable
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Naming, entries
-from keras_vit.layers.base import children
-from keras_vit.models.files import check_finite
-from keras_vit.models.model import ImageModel, options_of
+from keras_vit.layers.layer import children
+from keras_vit.models.image_model import ImageModel, options_of
+from keras_vit.models.keras_files import check_finite
 from keras_vit.models.vit import vision_transformer
 
 # Names of the options in keras-hub.

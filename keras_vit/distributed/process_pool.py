@@ -10,7 +10,7 @@ import pickle
 import signal
 import threading
 
-from keras_vit.core.process import num_cores, without_stderr
+from keras_vit.core.machine import num_cores, without_stderr
 
 
 def write_parts(job, parts, processes=1, on_images=None):

@@ -34,7 +34,7 @@ class FeatureStore:
     record: dict
 
     def search(self, queries, count=5):
-        """Find the most similar images, as `keras_vit.evaluation.stored.nearest` does."""
+        """Find the most similar images, as `keras_vit.evaluation.feature_store.nearest` does."""
         return nearest(self.features, queries, count)
 
     def images(self):

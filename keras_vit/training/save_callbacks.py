@@ -10,7 +10,7 @@ import threading
 import keras
 from keras import ops
 
-from keras_vit.checkpoints.runs import (
+from keras_vit.checkpoints.run_files import (
     AVERAGED_MODEL,
     BEST_MODEL,
     LAST_MODEL,
@@ -18,8 +18,8 @@ from keras_vit.checkpoints.runs import (
     PREDICTOR_MODEL,
 )
 from keras_vit.core.files import replacing
-from keras_vit.models.files import check_finite
-from keras_vit.models.model import ImageModel, carry
+from keras_vit.models.image_model import ImageModel, carry
+from keras_vit.models.keras_files import check_finite
 from keras_vit.training.callbacks import (
     NotFiniteError,
     averaged_weights,

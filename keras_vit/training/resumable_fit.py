@@ -10,11 +10,11 @@ import tempfile
 
 import keras
 
-from keras_vit.checkpoints.runs import RUN_FILE
+from keras_vit.checkpoints.run_files import RUN_FILE
 from keras_vit.core.run_dir import RunDir
 from keras_vit.data.dataset import TimedDataset
+from keras_vit.data.left_out import explaining_errors
 from keras_vit.data.processes import count_images, pad, process, sum_over_processes
-from keras_vit.data.skipped import explaining_errors
 from keras_vit.training.callbacks import (
     CheckFinite,
     ChooseThresholds,
@@ -27,7 +27,7 @@ from keras_vit.training.callbacks import (
     StopEarly,
 )
 from keras_vit.training.distribution import is_first_process, num_replicas
-from keras_vit.training.saving import METRICS_FILE, SaveModels, SaveState, write_metrics
+from keras_vit.training.save_callbacks import METRICS_FILE, SaveModels, SaveState, write_metrics
 from keras_vit.training.states import (
     RestoreMetrics,
     RestoreRandomStates,

@@ -153,7 +153,7 @@ def check_finite(model, argument="model", received=None, dtype=None):
         ValueError: if a weight is not finite. The error names the variable.
 
     Example:
-    >>> from keras_vit.models.files import check_finite
+    >>> from keras_vit.models.keras_files import check_finite
     >>> model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
     >>> model.get_layer("head").set_weights([np.zeros((192, 2)), np.array([0, np.nan])])
     >>> check_finite(model)

@@ -4,11 +4,11 @@ import dataclasses
 import logging
 
 import keras
+import numpy as np
 
-from keras_vit.core.class_names import check_class_names
-from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
-from keras_vit.core.pixels import check_images
-from keras_vit.core.several_labels import check_thresholds
+from keras_vit.core.image_spec import MAX_NORMALIZED, WHOLE_IMAGE, ImageSpec
+from keras_vit.core.multi_label import check_thresholds
+from keras_vit.core.text import check_class_names
 from keras_vit.layers import DistilledHead
 from keras_vit.layers.mlp import as_activation
 from keras_vit.models.options import options_from_config
@@ -36,7 +36,7 @@ class ImageModel(keras.Model):
       has none.
     - `thresholds`: a tuple with the probability above which each class is predicted, if an image
       may have several labels (its probabilities are sigmoids), or `None`. It is like `class_names`.
-    - `image_spec`: a `keras_vit.core.images.ImageSpec`, how images were resized, cropped and
+    - `image_spec`: a `keras_vit.core.image_spec.ImageSpec`, how images were resized, cropped and
       normalized.
     - `layout`: name of the checkpoint layout that the weights were read from, or `None`.
       `keras_vit.save_checkpoint` prefers it to the other layouts of the project.
@@ -188,3 +188,33 @@ def zero_head(num_classes, activation=None, distilled=False):
         dtype="float32",
         name="head",
     )
+
+
+def check_images(images, argument="images"):
+    """Raise `ValueError` if the first image of an array has integers or values beyond [-10, 10].
+
+    Pixels from 0 to 255 are the commonest mistake, and the predictions would be wrong in silence.
+    Datasets, generators and tensors of a traced function are not looked into.
+
+    Args:
+        images: array or tensor, a list or dictionary of them, or another input of a model.
+        argument: name of the argument for the error message.
+
+    Example:
+    >>> from keras_vit.models.image_model import check_images
+    >>> check_images(np.linspace(-1, 1, 12).reshape(1, 2, 2, 3))
+    >>> check_images(np.zeros((1, 2, 2, 3), "uint8"))
+    Traceback (most recent call last):
+    ValueError: `images` must be scaled to [-1, 1], as `keras_vit.preprocess` does. Received: ...
+    """
+    for array in keras.tree.flatten(images):
+        if not (isinstance(array, np.ndarray) or keras.ops.is_tensor(array)) or not len(array):
+            continue
+        dtype = keras.backend.standardize_dtype(array.dtype)
+        first = keras.ops.convert_to_numpy(keras.ops.cast(array[:1], "float32"))
+        # The comparison is false for NaN.
+        if not keras.backend.is_float_dtype(dtype) or not (np.abs(first) <= MAX_NORMALIZED).all():
+            raise ValueError(
+                f"`{argument}` must be scaled to [-1, 1], as `keras_vit.preprocess` does. "
+                f"Received: values from {first.min()} to {first.max()} of dtype {dtype}"
+            )

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import replacing
+from keras_vit.core.text import check_class_names
 from keras_vit.data.dataset import Dataset
-from keras_vit.data.exclusion import leave_out
+from keras_vit.data.images.geometry import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessing
-from keras_vit.data.images.transforms import ImageMaker
-from keras_vit.data.skipped import explaining_errors
-from keras_vit.data.sources.base import Source
+from keras_vit.data.left_out import explaining_errors, leave_out
 from keras_vit.data.sources.kinds import KINDS, find_kind
 from keras_vit.data.sources.masks import MaskMaker
-from keras_vit.data.sources.paper import DATASETS
+from keras_vit.data.sources.named_datasets import DATASETS
+from keras_vit.data.sources.source import Source
 from keras_vit.data.sources.splits import SPLITS
 
 # Suffix of the file next to a cache with the digest of its images.

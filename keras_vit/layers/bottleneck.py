@@ -13,7 +13,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_choice
-from keras_vit.layers.base import KeepsParts, Layer
+from keras_vit.layers.layer import KeepsParts, Layer
 from keras_vit.layers.normalization import GroupNorm
 
 NUM_GROUPS = 32
@@ -175,7 +175,7 @@ class MaxPool(keras.layers.MaxPooling2D):
     Input: `(batch, height, width, channels)`. Output: the same with a smaller height and width.
 
     Example:
-    >>> from keras_vit.layers.resnet import MaxPool
+    >>> from keras_vit.layers.bottleneck import MaxPool
     >>> tuple(MaxPool(3, 2, "same", "channels_last")(np.ones((1, 8, 6, 4))).shape)
     (1, 4, 3, 4)
     """

@@ -31,7 +31,7 @@ class Dense(keras.layers.Dense):
         LoRA (arXiv 2106.09685).
 
     Example:
-    >>> from keras_vit.layers.base import Dense
+    >>> from keras_vit.layers.layer import Dense
     >>> layer = Dense(8, lora_rank=2)
     >>> tuple(layer(np.ones((5, 4))).shape), len(layer.trainable_weights)
     ((5, 8), 3)
@@ -201,7 +201,7 @@ def frozen_parts(layer):
         sublayers, and `"variables"`, its frozen variables.
 
     Example:
-    >>> from keras_vit.layers.base import frozen_parts
+    >>> from keras_vit.layers.layer import frozen_parts
     >>> layer = keras_vit.PatchEmbedding(8, patch_size=4)
     >>> layer.build((None, 16, 16, 3))
     >>> layer.projection.kernel.trainable = False

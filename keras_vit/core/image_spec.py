@@ -4,6 +4,11 @@ import dataclasses
 
 from keras_vit.core.arguments import check_choice
 
+# Pillow's limit (`Image.MAX_IMAGE_PIXELS`): a quarter of a gigabyte of RGB. A file of a few
+# kilobytes can claim a thousand times as much (a decompression bomb).
+MAX_PIXELS = 89_478_485
+# Normalized images range from -1 to 1 here, and from about -2.7 to 2.7 with ImageNet's statistics.
+MAX_NORMALIZED = 10
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
 
 
@@ -37,7 +42,7 @@ class ImageSpec:
         ValueError: if the interpolation is unknown.
 
     Example:
-    >>> from keras_vit.core.images import ImageSpec
+    >>> from keras_vit.core.image_spec import ImageSpec
     >>> ImageSpec("bicubic", antialias=True, crop_share=224 / 256).length_before_crop(384)
     438
     """
@@ -89,7 +94,7 @@ class ImageSpec:
         """Describe how `other` resizes and crops images of this size differently.
 
         Example:
-        >>> from keras_vit.core.images import ImageSpec
+        >>> from keras_vit.core.image_spec import ImageSpec
         >>> ImageSpec("bicubic").differences(ImageSpec(antialias=True), (224, 224))
         ["interpolation='bicubic' becomes 'bilinear'", 'antialias=False becomes True']
         """

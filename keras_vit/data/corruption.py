@@ -145,7 +145,7 @@ def encode_colors(colors):
         An int32 tensor `(...)` with values from 0 to 511: red counts 64, green 8 and blue 1.
 
     Example:
-    >>> from keras_vit.data.masked_patches import encode_colors
+    >>> from keras_vit.data.corruption import encode_colors
     >>> encode_colors([[-1.0, -1.0, -1.0], [1.0, -1.0, -0.7]]).numpy()
     array([  0, 449], dtype=int32)
     """

@@ -7,15 +7,15 @@ import pathlib
 
 import keras
 
-from keras_vit.checkpoints.runs import find_model, run_of
-from keras_vit.checkpoints.trained import load_trained
-from keras_vit.data.loading import load
+from keras_vit.checkpoints.named_models import load_trained
+from keras_vit.checkpoints.run_files import find_model, run_of
+from keras_vit.data.pipeline import load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.classification import check_same_classes
 from keras_vit.experiments.reported import check_meant, find_reported, reported_of_checkpoint
-from keras_vit.models.model import image_spec_of
-from keras_vit.training.run import EXCLUDED_FILE
+from keras_vit.models.image_model import image_spec_of
+from keras_vit.training.resumable_fit import EXCLUDED_FILE
 
 
 def open_trained(

@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.arguments import as_pair
-from keras_vit.core.images import WHOLE_IMAGE, ImageSpec
+from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 from keras_vit.data.images.decoding import BMP, GIF, decode, explain, read_orientation, turn_upright
-from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.data.images.geometry import evaluation_image
 from keras_vit.data.sources.folder import describe_left_out, list_images
 
 

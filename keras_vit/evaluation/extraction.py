@@ -13,13 +13,13 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.files import read_npz, replacing
-from keras_vit.core.images import WHOLE_IMAGE
+from keras_vit.core.image_spec import WHOLE_IMAGE
 from keras_vit.data import load
-from keras_vit.data.sources.features import compute_features
+from keras_vit.data.sources.feature_source import compute_features
 from keras_vit.evaluation.classification import as_batches
 from keras_vit.models.features import feature_extractor
+from keras_vit.models.image_model import image_spec_of
 from keras_vit.models.inference import for_inference
-from keras_vit.models.model import image_spec_of
 from keras_vit.version import __version__
 
 

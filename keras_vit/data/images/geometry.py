@@ -10,7 +10,7 @@ import dataclasses
 import tensorflow as tf
 
 from keras_vit.core.arguments import as_pair, is_integer
-from keras_vit.core.images import WHOLE_IMAGE
+from keras_vit.core.image_spec import WHOLE_IMAGE
 from keras_vit.data.images import augment
 from keras_vit.data.images.decoding import (
     check_size,

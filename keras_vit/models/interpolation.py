@@ -87,7 +87,7 @@ def resize_line_embedding(embeddings, size, method="bilinear"):
         A NumPy array `(*size, width)`.
 
     Example:
-    >>> from keras_vit.models.positions import resize_line_embedding
+    >>> from keras_vit.models.interpolation import resize_line_embedding
     >>> resize_line_embedding(np.arange(3.0).reshape(3, 1, 1), (5, 1)).ravel()
     array([0. , 0.5, 1. , 1.5, 2. ])
     """
@@ -115,7 +115,7 @@ def resize_relative_embedding(table, source_grid, target_grid, method="bilinear"
         A NumPy array of the table's dtype.
 
     Example:
-    >>> from keras_vit.models.positions import resize_relative_embedding
+    >>> from keras_vit.models.interpolation import resize_relative_embedding
     >>> table = np.random.default_rng(0).normal(size=(2 * 6 - 1, 8))
     >>> resize_relative_embedding(table, source_grid=(2, 3), target_grid=(4, 3)).shape
     (23, 8)

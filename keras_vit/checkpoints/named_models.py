@@ -7,9 +7,9 @@ import keras
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.download import files_of, find_file
 from keras_vit.checkpoints.load import from_checkpoint
-from keras_vit.checkpoints.runs import find_model
+from keras_vit.checkpoints.run_files import find_model
 from keras_vit.core.files import absolute_path, exists
-from keras_vit.models.files import load_model
+from keras_vit.models.keras_files import load_model
 from keras_vit.models.surgery import resize
 from keras_vit.models.variants import is_variant
 
@@ -48,7 +48,7 @@ def absolute_model_name(model):
     """Return the name of a model with an absolute path, for use in any working directory.
 
     Example:
-    >>> from keras_vit.checkpoints.trained import absolute_model_name
+    >>> from keras_vit.checkpoints.named_models import absolute_model_name
     >>> absolute_model_name("ViT_Ti16"), absolute_model_name("tests/data/digits.py")
     ('ViT_Ti16', '/...tests/data/digits.py')
     """

@@ -1,0 +1,350 @@
+"""Analyses of a trained model: attention maps, distance and rollout, filters and positions."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.models.image_model import check_images
+from keras_vit.models.inference import for_inference
+from keras_vit.models.structure import (
+    attention_names,
+    find_attention_pooling,
+    find_blocks,
+    first_kernel,
+    has_class_output,
+    position_table,
+    stored_grid,
+    token_grid,
+    token_stride,
+)
+
+
+def attention_maps(
+    model: keras.Model, images: Any, blocks: Sequence[str] | None = None, batch_size: int = 32
+) -> dict[str, np.ndarray]:
+    """Return the attention scores between all tokens, in each head of each block.
+
+    The scores come from an explicit softmax, for any model with the blocks of this package: built,
+    fine-tuned, reloaded, or composed by hand. The model does not change. The scores of ViT-B/16
+    take 22 MB per image; `attention_rollout` and `attention_distance` reduce them batch by batch.
+
+    Args:
+        model: a model of this package with Transformer blocks.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
+            batches of them.
+        blocks: list of names of blocks, such as `["block_11"]`; all by default.
+        batch_size: number of images per step.
+
+    Returns:
+        A dictionary from names of blocks to float32 arrays `(batch, heads, tokens, tokens)`. The
+        last axis, over the tokens that are attended to, sums to 1. The class token and registers
+        come first, then the patches, row by row. An axial block has two arrays, `"block_11/rows"`
+        and `"block_11/columns"`, which are 0 between patches of different rows or columns.
+
+    Raises:
+        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
+            the model's input shape, or is not scaled to [-1, 1].
+        KeyError: if it has no block with such a name.
+
+    Reference:
+        Appendix A of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> maps = keras_vit.attention_maps(model, np.zeros((2, 32, 32, 3)))
+    >>> maps["block_11"].shape
+    (2, 3, 5, 5)
+    """
+    found = {block.name: block for block in find_blocks(model)}
+    chosen = [found[name] for name in (found if blocks is None else blocks)]
+    maps = summarise_attention(model, images, lambda s, _: [*s], chosen, batch_size=batch_size)
+    return dict(zip(attention_names(chosen), maps, strict=True))
+
+
+def summarise_attention(model, images, summarise, blocks=None, others=(), batch_size=32, verbose=0):
+    """Apply a function to the attention scores of a model's blocks, batch by batch.
+
+    Args:
+        model: a model of this package with Transformer blocks.
+        images: as in `attention_maps`.
+        summarise: function of an iterator over the blocks' scores, tensors
+            `(batch, heads, tokens, tokens)`, two for an axial block, and of the list of the inputs
+            of `others`; returns a tensor or a list of tensors with one entry per image.
+        blocks: list of the blocks; all by default.
+        others: other layers of the model whose inputs `summarise` needs.
+        batch_size: number of images per step.
+        verbose: as in `keras.Model.predict`.
+
+    Returns:
+        The results of `summarise` for all images, as arrays.
+
+    Raises:
+        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
+            the model's input shape, or is not scaled to [-1, 1].
+    """
+    blocks = find_blocks(model) if blocks is None else blocks
+    summary = AttentionSummary(model, blocks, others, summarise)
+    check_images(images)
+    return summary.predict(images, batch_size=batch_size, verbose=verbose)
+
+
+class AttentionSummary(keras.Model):
+    """A model's layers up to the blocks, followed by the function of the blocks' scores.
+
+    The blocks are never called on symbolic tensors, which would add inbound nodes to them.
+    """
+
+    def __init__(self, model, blocks, others, summarise):
+        super().__init__(name="attention_summary")
+        inputs = {layer.name: layer.input for layer in (*blocks, *others)}
+        self.tokens = for_inference(keras.Model(model.input, inputs))
+        self.blocks = blocks
+        self.others = others
+        self.summarise = summarise
+
+    def call(self, images):
+        tokens = self.tokens(images)
+        scores = (
+            scores
+            for block in self.blocks
+            for scores in _as_tuple(block.attention_scores(tokens[block.name]))
+        )
+        return self.summarise(scores, [tokens[layer.name] for layer in self.others])
+
+
+def _as_tuple(scores):
+    return scores if isinstance(scores, tuple) else (scores,)
+
+
+def attention_distance(model, images, batch_size=32, verbose=0):
+    """Return the mean attention distance of each head, comparable to a receptive field size.
+
+    The distances from a patch to all patches, 0 for itself, are weighted by its attention to them
+    and averaged over patches and images. The class token and registers have no position in the
+    image: they are left out, and the attention among the patches is divided by its sum. A patch
+    that attends to no patch is left out too. The scores are reduced batch by batch.
+
+    Args:
+        model: a model of this package with Transformer blocks.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
+            batches of them.
+        batch_size: number of images per step.
+        verbose: as in `keras.Model.predict`.
+
+    Returns:
+        A float32 array `(blocks, heads)`, in pixels of the model's images; an axial block counts as
+        two, along rows and along columns. It is NaN for a head without attention among patches.
+
+    Raises:
+        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
+            the model's input shape, or is not scaled to [-1, 1].
+
+    Reference:
+        Section 4.5, figure 7 and appendix D.7 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> attention_distance(model, np.zeros((2, 32, 32, 3))).shape
+    (12, 3)
+    """
+    # Models without attention are refused before their grid is asked for.
+    find_blocks(model)
+    measure = _measure(model, images)
+    found = summarise_attention(model, images, measure, batch_size=batch_size, verbose=verbose)
+    sums, counts = np.moveaxis(found.sum(axis=0, dtype="float64"), -1, 0)
+    return _means(sums, counts)
+
+
+def image_distances(model):
+    """Return a function from a batch of images to the distances in each of them.
+
+    It returns a float32 array `(images, blocks, heads)`; see `attention_distance`.
+    """
+    summary = AttentionSummary(model, find_blocks(model), (), _measure(model))
+
+    def distances(images):
+        return _means(*np.moveaxis(np.array(summary.predict_on_batch(images)), -1, 0))
+
+    return distances
+
+
+def _means(sums, counts):
+    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    return means.astype("float32")
+
+
+def _measure(model, images=None):
+    """Return a function from scores to `(images, blocks, heads, 2)`.
+
+    The last axis has the sum of the mean distances of patches, and the number of these patches.
+    """
+    distances = patch_distances(token_grid(model, images), token_stride(model))
+    num_patches = len(distances)
+
+    def measure(scores, _):
+        pixels = ops.convert_to_tensor(distances)
+        blocks = []
+        for block_scores in scores:
+            among_patches = block_scores[:, :, -num_patches:, -num_patches:]
+            total = ops.sum(among_patches, axis=-1)
+            attends = total > 0
+            weighted = ops.sum(among_patches * pixels, axis=-1) / ops.where(attends, total, 1)
+            sums = ops.sum(weighted, axis=-1), ops.sum(ops.cast(attends, "float32"), axis=-1)
+            blocks.append(ops.stack(sums, axis=-1))
+        return ops.stack(blocks, axis=1)
+
+    return measure
+
+
+def patch_distances(grid, stride):
+    """Return the distances between the centers of patches.
+
+    Args:
+        grid: `(rows, columns)` of the patches.
+        stride: `(height, width)` of a patch, in pixels.
+
+    Returns:
+        A float32 array `(patches, patches)`, in pixels.
+
+    Example:
+    >>> patch_distances((1, 3), (16, 16))[0]
+    array([ 0., 16., 32.], dtype=float32)
+    """
+    rows, columns = np.divmod(np.arange(grid[0] * grid[1]), grid[1])
+    centers = np.stack([rows * stride[0], columns * stride[1]], axis=-1)
+    return np.linalg.norm(centers[:, None] - centers[None], axis=-1).astype("float32")
+
+
+def attention_rollout(model: keras.Model, images: Any, batch_size: int = 32) -> np.ndarray:
+    """Return how much each patch contributes to the output by the attention of all blocks.
+
+    The scores of a block are averaged over its heads; the identity is added for the residual
+    connection; rows are divided by their sums; and the blocks' matrices are multiplied. The result
+    is the row of the class token, also of a model with a distillation token and for
+    `pooling="token_gap"`; for `pooling="gap"` the mean of the patches' rows, and for
+    `pooling="map"` their mean weighted by the attention of the probe. An axial block has two
+    matrices, each with a residual connection.
+
+    Args:
+        model: a model of this package with Transformer blocks.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
+            batches of them.
+        batch_size: number of images per step.
+
+    Returns:
+        A float32 array `(batch, rows, columns)` of the patches' shares. The shares of the class
+        token and registers are the rest to a sum of 1.
+
+    Raises:
+        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
+            the model's input shape, or is not scaled to [-1, 1].
+
+    Reference:
+        Section 4.5 and appendix D.8 of the ViT paper (arXiv 2010.11929); Quantifying Attention Flow
+        in Transformers (arXiv 2005.00928).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> keras_vit.attention_rollout(model, np.zeros((2, 32, 32, 3))).shape
+    (2, 2, 2)
+    """
+    grid = token_grid(model, images)
+    probes = find_attention_pooling(model)
+
+    def roll_out(scores, inputs):
+        steps = map(_with_residual, scores)
+        joint = functools.reduce(lambda joint, step: ops.matmul(step, joint), steps)
+        return _output_row(model, joint, probes, inputs, grid)
+
+    return summarise_attention(model, images, roll_out, others=probes, batch_size=batch_size)
+
+
+def _with_residual(scores):
+    """Return the mean over heads plus the identity, with rows that sum to 1."""
+    matrix = ops.mean(scores, axis=1)
+    matrix = matrix + ops.eye(matrix.shape[-1], dtype=matrix.dtype)
+    return matrix / ops.sum(matrix, axis=-1, keepdims=True)
+
+
+def _output_row(model, joint, probes, inputs, grid):
+    """Return the share of each patch in the output token, `(batch, rows, columns)`."""
+    num_patches = grid[0] * grid[1]
+    from_patches = joint[:, :, -num_patches:]
+    if probes:
+        scores = probes[0](inputs[0], return_attention_scores=True)[1]
+        # The probe attends to the patches only.
+        row = ops.matmul(ops.mean(scores, axis=1), from_patches[:, -num_patches:])[:, 0]
+    elif has_class_output(model):
+        row = from_patches[:, 0]
+    else:
+        row = ops.mean(from_patches[:, -num_patches:], axis=1)
+    return ops.reshape(row, (-1, *grid))
+
+
+def filter_components(model, count=28):
+    """Return the principal components of a model's first filters.
+
+    These are the filters of the patch embedding; of a hybrid or a ResNet, those of the first
+    convolution, after standardization. The leading components of a trained model resemble basis
+    functions for the fine structure of a patch.
+
+    Args:
+        model: a model of this package.
+        count: number of components; fewer are returned if the filters have no more.
+
+    Returns:
+        `(components, shares)`: a float32 array `(count, height, width, channels)` of components of
+        length 1, whose sign has no meaning; and the share of the filters' variance of each.
+
+    Reference:
+        Section 4.5, figure 7 (left) of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> components, shares = filter_components(model)
+    >>> components.shape, shares.shape
+    ((28, 16, 16, 3), (28,))
+    """
+    kernel = first_kernel(model)
+    filters = kernel.reshape(-1, kernel.shape[-1]).T
+    # Subtracting the mean leaves one dimension less.
+    count = min(count, filters.shape[0] - 1, filters.shape[1])
+    _, sizes, components = np.linalg.svd(filters - filters.mean(axis=0), full_matrices=False)
+    shares = sizes**2 / (sizes**2).sum()
+    shape = (count, *kernel.shape[:-1])
+    return components[:count].reshape(shape).astype("float32"), shares[:count].astype("float32")
+
+
+def position_similarity(model):
+    """Return the cosine similarity between the position embeddings of all patches.
+
+    Args:
+        model: a model of this package with position embeddings, learned or not.
+
+    Returns:
+        A float32 array `(rows, columns, rows, columns)` from -1 to 1: `[row, column]` is the tile
+        of the patch in that row and column.
+
+    Raises:
+        ValueError: if the model has no position embeddings.
+
+    Reference:
+        Section 4.5, figure 7 (center) of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> position_similarity(model).shape
+    (2, 2, 2, 2)
+    """
+    table = position_table(model)
+    grid = stored_grid(model)
+    # The rows of the class token and of registers come first.
+    table = table[-grid[0] * grid[1] :]
+    lengths = np.linalg.norm(table, axis=1, keepdims=True)
+    # Zero embeddings get a similarity of 0.
+    table = table / np.where(lengths > 0, lengths, 1)
+    return (table @ table.T).reshape(*grid, *grid).astype("float32")
