@@ -23,7 +23,7 @@ from keras_vit.layers.layer import LORA_KERNELS
 from keras_vit.models.image_model import options_of
 from keras_vit.models.keras_files import check_finite
 from keras_vit.models.structure import HEAD_LAYERS
-from keras_vit.models.surgery import base_kernel, lora_parts
+from keras_vit.models.surgery import base_kernel, lora_layers
 
 SUFFIX = ".safetensors"
 # What is recorded besides the arrays: alpha divided by the rank, the fingerprints of the base, the
@@ -32,7 +32,7 @@ SUFFIX = ".safetensors"
 RECORD = "keras_vit_adapter"
 RECORD_FILE = f"{RECORD}.json"
 SCALE, BASE_FINGERPRINTS = "lora_scale", "lora_base"
-FACTS_OF_HEAD = ("class_names", "thresholds")
+HEAD_METADATA = ("class_names", "thresholds")
 # Root mean square of the differences: 1.4 for other random kernels, 0.06 after int4 (ViT-Ti/16).
 MAX_BASE_DIFFERENCE = 0.12
 
@@ -82,7 +82,7 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     record = {
         SCALE: scale,
         BASE_FINGERPRINTS: _base_fingerprints(model).tolist(),
-        **{name: getattr(model, name, None) for name in FACTS_OF_HEAD},
+        **{name: getattr(model, name, None) for name in HEAD_METADATA},
     }
     if path.suffix == SUFFIX:
         write_files(path, values, {}, None, **{RECORD: json.dumps(record)})
@@ -128,7 +128,7 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         archive.close()
     if record:
         _check_base(model, record.get(BASE_FINGERPRINTS, math.nan), path)
-    for name in FACTS_OF_HEAD:
+    for name in HEAD_METADATA:
         setattr(model, name, record.get(name))
     for name, value in values.items():
         variables[name].assign(value)
@@ -174,7 +174,7 @@ def _check_base(model, recorded, path):
 def _base_fingerprints(model):
     """Return one number per adapted kernel: its projection onto a cosine, divided by its norm."""
     found = []
-    for part in lora_parts(model):
+    for part in lora_layers(model):
         values = ops.convert_to_numpy(ops.cast(base_kernel(part), "float32")).ravel()
         # For random kernels, these numbers have a standard deviation of 1.
         norm = np.linalg.norm(values) / np.sqrt(2) or 1.0
@@ -184,7 +184,7 @@ def _base_fingerprints(model):
 
 def _adapter(model):
     """Return the variables of the adapter and the head by path, the rank, and the scale."""
-    found = lora_parts(model)
+    found = lora_layers(model)
     if not found:
         raise ValueError(f"`model` must have LoRA. Received: {model.name!r} without it")
     ((rank, scale),) = {(part.lora_rank, part.lora_alpha / part.lora_rank) for part in found}

@@ -18,7 +18,7 @@ from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair, check_options
 from keras_vit.core.text import LABEL_FILES, imagenet_class_names
-from keras_vit.models.image_model import ImageModel, carry
+from keras_vit.models.image_model import ImageModel, copy_attributes
 from keras_vit.models.keras_files import WEIGHTS_SUFFIX, load_weights
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE, is_resnet
 from keras_vit.models.structure import stored_grid, stored_size
@@ -121,7 +121,7 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | N
             warn_of_assumed_grid(file, stored_grid(model))
         for variable, value in values:
             assign(variable, value)
-        _carry_facts(checkpoint, model)
+        _set_attributes(checkpoint, model)
 
 
 def build_pretrained(row, weights, num_classes, image_size, options):
@@ -237,7 +237,7 @@ def _build(checkpoint, described, num_classes, given):
     model = build_model(options.replace(**given))
     for variable, value in checkpoint.read(model, has_new_head, is_built_from_file=True):
         assign(variable, value)
-    _carry_facts(checkpoint, model, keeps_head=not has_new_head)
+    _set_attributes(checkpoint, model, keeps_head=not has_new_head)
     checkpoint.format.restore(checkpoint, model, bool(has_new_head and num_classes))
     return model
 
@@ -254,12 +254,12 @@ def _resized(model, checkpoint, image_size, patch_size=None):
     return resized
 
 
-def _carry_facts(checkpoint, model, keeps_head=True):
+def _set_attributes(checkpoint, model, keeps_head=True):
     """Record on a model what the file of its weights says besides; see `ImageModel`."""
     saved = getattr(checkpoint.archive, "model", None)
     if saved is not None:
         own = model.options
-        carry(saved, model, keeps_head)
+        copy_attributes(saved, model, keeps_head)
         model.options = own
     elif isinstance(model, ImageModel):
         model.image_spec = image_spec_for(checkpoint, model.options, stored_size(model))

@@ -61,9 +61,9 @@ class CheckpointReader:
         self.format = format
         self.naming = naming
         self.archive = archive
-        facts = archive.config, archive.preprocessor, archive.path
-        recorded = recorded_images(*facts)
-        self.processed_size = processed_size(*facts)
+        files = archive.config, archive.preprocessor, archive.path
+        recorded = recorded_images(*files)
+        self.processed_size = processed_size(*files)
         self.records_images = recorded is not None
         self.image_spec = recorded or WHOLE_IMAGE
         self._rows = {target: row for row in format.rows for target in row.targets}
@@ -171,8 +171,8 @@ class CheckpointReader:
         blocks = [layer for layer in model.layers if isinstance(layer, BLOCKS)]
         heads = (getattr(blocks[0], "rows", blocks[0]).num_heads,) if blocks else (None,)
         stride = None if is_built_from_file else token_stride(model)
-        facts = shapes, stored_grid(model), *heads, stride
-        found, positions = self.match(model.name, *facts, drop_head)
+        target = shapes, stored_grid(model), *heads, stride
+        found, positions = self.match(model.name, *target, drop_head)
         return self._values(found, variables, shapes, positions)
 
     def match(self, name, shapes, grid, num_heads, stride=None, drop_head=False):

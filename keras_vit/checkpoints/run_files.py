@@ -31,18 +31,18 @@ def run_of(model_path):
     return read_run(model_path) if pathlib.Path(model_path).name in MODELS else {}
 
 
-def run_facts(model_path, image_size):
+def run_metadata(model_path, image_size):
     """Return what is known of a model that a run saved: its data, origin and accuracy.
 
     Args:
-        model_path: path of the model file; any other than that of a run has no facts.
+        model_path: path of the model file; `{}` is returned for a model of no run.
         image_size: `(height, width)` of the model as it is used: at another size than in training
             the accuracy is another.
     """
     run = run_of(model_path)
     if not run:
         return {}
-    facts, recipe = {"data": run.get("data"), "trained_from": run.get("model")}, run["recipe"]
+    metadata, recipe = {"data": run.get("data"), "trained_from": run.get("model")}, run["recipe"]
     # If the weights are averaged, the run evaluates the averages.
     last = LAST_MODEL if recipe.get("ema_momentum") is None else AVERAGED_MODEL
     metrics = pathlib.Path(model_path).with_name(METRICS_FILE)
@@ -54,5 +54,5 @@ def run_facts(model_path, image_size):
         found = [one["val_accuracy"] for one in saved if "val_accuracy" in one]
         if found:
             is_best = pathlib.Path(model_path).name == BEST_MODEL
-            facts["validation_accuracy"] = max(found) if is_best else found[-1]
-    return facts
+            metadata["validation_accuracy"] = max(found) if is_best else found[-1]
+    return metadata

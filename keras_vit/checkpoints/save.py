@@ -36,13 +36,13 @@ from keras_vit.models.image_model import image_spec_of, options_of
 from keras_vit.models.keras_files import WEIGHTS_SUFFIX, check_finite
 from keras_vit.models.options import differences, is_resnet
 from keras_vit.models.structure import stored_size
-from keras_vit.models.surgery import plain, resize
+from keras_vit.models.surgery import resize, with_float_kernels
 
 
 def at_stored_size(model):
     """Return a plain model; one of any size at its `stored_size`."""
     takes_any_size = options_of(model).image_size is None
-    model = plain(model)
+    model = with_float_kernels(model)
     return resize(model, stored_size(model)) if takes_any_size else model
 
 
@@ -162,7 +162,7 @@ def _record_thresholds(model, format, files, present, path):
 
     `present` is the `config.json` next to weights alone.
     """
-    thresholds, record = getattr(model, "thresholds", None), format.several_labels
+    thresholds, record = getattr(model, "thresholds", None), format.multi_label
     is_recorded = bool(record) and record.items() <= present.items()
     if thresholds is None:
         if is_recorded:

@@ -96,25 +96,31 @@ class Convert(Command):
             save_checkpoint(model, written, to, model.class_names)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
         if self.push is not None:
-            facts = card_facts(model, self.source, has_new_head=self.num_classes is not None)
-            card = model_card(written, self.push, **facts)
+            metadata = card_metadata(model, self.source, has_new_head=self.num_classes is not None)
+            card = model_card(written, self.push, **metadata)
             print(f"Uploaded: {push_to_hub(written, self.push, card, self.private)}")
 
 
-def card_facts(model, source, has_new_head=False):
+def card_metadata(model, source, has_new_head=False):
     """Return what is known of a model that was loaded from a source, for `model_card`."""
-    from keras_vit.cli.export import facts_of
+    from keras_vit.cli.export import export_metadata
 
-    facts = facts_of(model, source)
-    known = {"source": facts.get("trained_from", source), "finetuned": "trained_from" in facts}
+    metadata = export_metadata(model, source)
+    known = {
+        "source": metadata.get("trained_from", source),
+        "finetuned": "trained_from" in metadata,
+    }
     if has_new_head:
         return known
-    if "validation_accuracy" not in facts:
-        return {**known, "accuracy": facts.get("reported")}
-    data = str(facts["data"])
+    if "validation_accuracy" not in metadata:
+        return {**known, "accuracy": metadata.get("reported")}
+    data = str(metadata["data"])
     # Paths on this machine are not published.
     where = "" if "/" in data or "\\" in data else f", {data}"
-    return {**known, "accuracy": f"{facts['validation_accuracy']:.2%} on validation images{where}"}
+    return {
+        **known,
+        "accuracy": f"{metadata['validation_accuracy']:.2%} on validation images{where}",
+    }
 
 
 def check_target(source, target, to, overwrite):

@@ -72,7 +72,7 @@ class Data(Command):
         if self.picture is not None:
             self._draw(train, *list(splits.items())[-1])
             print(f"picture: {self.picture}")
-        print(f"training pipeline: {images_per_second(train):.0f} images/s on this machine")
+        print(f"training pipeline: {reading_speed(train):.0f} images/s on this machine")
         if self.check:
             self._decode_all(splits)
 
@@ -175,7 +175,7 @@ def list_datasets():
     print(plain_table(("dataset", "classes", *SPLITS), rows))
 
 
-def images_per_second(dataset, seconds=2.0):
+def reading_speed(dataset, seconds=2.0):
     """Measure the images per second of a dataset, after a batch to warm up."""
     from keras_vit.data.left_out import explaining_errors
 

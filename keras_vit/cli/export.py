@@ -59,15 +59,15 @@ class Export(Command):
         from keras_vit.models.image_model import image_spec_of
         from keras_vit.models.structure import stored_size
         from keras_vit.serving.export import export
-        from keras_vit.serving.image_files import find_images, preprocess_files, without_broken
+        from keras_vit.serving.image_files import list_image_files, preprocess_files, without_broken
         from keras_vit.serving.verify import verify
 
         # Before a model is downloaded, which takes long.
         verified = calibration = None
         if self.verify is not None:
-            verified = without_broken(find_images(self.verify))
+            verified = without_broken(list_image_files(self.verify))
         if self.calibration is not None:
-            calibration = without_broken(some_of(find_images(self.calibration)))
+            calibration = without_broken(some_of(list_image_files(self.calibration)))
         model = load_trained(self.model, self.image_size)
         if calibration:
             calibration = preprocess_files(calibration, stored_size(model), image_spec_of(model))
@@ -83,7 +83,7 @@ class Export(Command):
             warmup_batch_sizes=self.warmup_batch_sizes,
             quantize=self.quantize,
             calibration=calibration,
-            facts=facts_of(model, self.model, self.quantize),
+            metadata=export_metadata(model, self.model, self.quantize),
         )
         print(f"Exported to {path}")
         if verified:
@@ -102,19 +102,19 @@ def some_of(files):
     return [files[number * len(files) // count] for number in range(count)]
 
 
-def facts_of(model, source, quantize=None):
+def export_metadata(model, source, quantize=None):
     """Return the known origin and accuracy of a model, for `model.json`."""
-    from keras_vit.checkpoints.run_files import find_model, run_facts
+    from keras_vit.checkpoints.run_files import find_model, run_metadata
     from keras_vit.experiments.reported import reported_of_checkpoint
 
-    facts = {"source": str(source), **run_facts(find_model(source), model.input_shape[1:3])}
+    metadata = {"source": str(source), **run_metadata(find_model(source), model.input_shape[1:3])}
     reported = reported_of_checkpoint(source, model, "imagenet2012")
     if reported is not None:
-        facts["reported"] = f"{reported} on {reported.dataset} ({reported.source})"
+        metadata["reported"] = f"{reported} on {reported.dataset} ({reported.source})"
     for name in ("validation_accuracy", "reported") if quantize else ():
-        if name in facts:
-            facts[f"{name}_before_quantization"] = facts.pop(name)
-    return facts
+        if name in metadata:
+            metadata[f"{name}_before_quantization"] = metadata.pop(name)
+    return metadata
 
 
 def _print_comparison(found):

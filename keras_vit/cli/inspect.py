@@ -68,9 +68,9 @@ class Inspect(Command):
 
     def read_files(self, size, image_spec):
         """Return at most `count` of the files as an array, from all folders."""
-        from keras_vit.serving.image_files import find_images, preprocess_files, read_image
+        from keras_vit.serving.image_files import list_image_files, preprocess_files, read_image
 
-        files = find_images(self.images)
+        files = list_image_files(self.images)
         count = min(self.count, len(files))
         chosen = [files[number * len(files) // count] for number in range(count)]
         encoded = (read_image(file, image_spec.antialias) for file in chosen)

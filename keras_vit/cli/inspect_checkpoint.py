@@ -42,7 +42,7 @@ class InspectCheckpoint(Command):
 
         size = self.image_size
         summary = inspect_checkpoint(self.file, self.num_heads, size)
-        for name, value in facts(summary):
+        for name, value in properties(summary):
             print(f"{name:<13} {printable(str(value))}")
         if names := summary.class_names:
             more = ", ..." if len(names) > MAX_NAMED else ""
@@ -62,7 +62,7 @@ class InspectCheckpoint(Command):
             print(f"  {printable(line)}")
 
 
-def facts(summary):
+def properties(summary):
     """Yield the names and values to print for a `Summary`, without options at their defaults."""
     from keras_vit.models import find_variant
     from keras_vit.models.options import changed_options, is_resnet

@@ -13,8 +13,8 @@ AXES = ("rows", "columns")
 # DINOv3 in transformers, whose models all have it.
 ROTARY_BASE = 100.0
 # Targets of masked patch prediction.
-TARGETS = ("mean_colour", "downsized", "pixels")
-# Levels per channel, in [-1, 1], of the colors that `mean_colour` and `downsized` predict.
+TARGETS = ("mean_color", "downsized", "pixels")
+# Levels per channel, in [-1, 1], of the colors that `mean_color` and `downsized` predict.
 COLOR_LEVELS = 8
 # Loss of a segmenter, whose labels are masks, and its heads.
 SEGMENTATION, SEGMENTER_HEADS = "segmentation", ("linear", "mask")

@@ -99,7 +99,7 @@ class ImageSpec:
         ["interpolation='bicubic' becomes 'bilinear'", 'antialias=False becomes True']
         """
 
-        def facts(spec):
+        def compared(spec):
             found = dataclasses.asdict(spec)
             del found["crop_share"], found["mean"], found["deviation"]
             found["size before the crop"] = [*map(spec.length_before_crop, image_size)]
@@ -110,7 +110,7 @@ class ImageSpec:
                 found["rounds_offset"] &= any(round(half) != int(half) for half in halves)
             return found
 
-        mine, others = facts(self), facts(other)
+        mine, others = compared(self), compared(other)
         return [f"{n}={mine[n]!r} becomes {others[n]!r}" for n in mine if mine[n] != others[n]]
 
 

@@ -18,7 +18,7 @@ MASK = -1
 def mask_patches(
     dataset: tf.data.Dataset | Dataset,
     patch_size: int | tuple[int, int],
-    target: str = "mean_colour",
+    target: str = "mean_color",
     share: float = 0.5,
     start_step: int = 0,
     seed: int = 0,
@@ -38,7 +38,7 @@ def mask_patches(
         dataset: batches of `(images, labels)`, as of `keras_vit.data.load`, or its `info.dataset`;
             labels are not used.
         patch_size: int or `(height, width)` in pixels, the size of the patches.
-        target: what is predicted for each patch: `"mean_colour"`, one of 512 colors, int32
+        target: what is predicted for each patch: `"mean_color"`, one of 512 colors, int32
             `(batch, patches)`; `"downsized"`, the colors of 4 x 4 cells, int32
             `(batch, patches, 16)`; or `"pixels"`, float32 `(batch, patches, height * width * 3)`.
         share: share of the patches of each image that are corrupted.
@@ -121,7 +121,7 @@ def _draw_corruption(corrupted, seeds):
 
 
 def _make_targets(images, grid, patch_size, target):
-    cells = {"mean_colour": (1, 1), "downsized": (CELLS, CELLS), "pixels": patch_size}[target]
+    cells = {"mean_color": (1, 1), "downsized": (CELLS, CELLS), "pixels": patch_size}[target]
     if target != "pixels":
         # Patches tile the image, so the means of its areas are the means of areas of patches.
         size = (grid[0] * cells[0], grid[1] * cells[1])
@@ -132,7 +132,7 @@ def _make_targets(images, grid, patch_size, target):
     if target == "pixels":
         return tf.reshape(patches, (-1, num_patches, num_cells * 3))
     colors = encode_colors(tf.reshape(patches, (-1, num_patches, num_cells, 3)))
-    return colors[..., 0] if target == "mean_colour" else colors
+    return colors[..., 0] if target == "mean_color" else colors
 
 
 def encode_colors(colors):

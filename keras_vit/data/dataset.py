@@ -189,8 +189,8 @@ class Dataset:
         if self.finish is not None:
             batches = self.finish(batches, self.start_step)
         batches.class_names = self.class_names
-        facts = self.class_names, examples.num_examples, skipped, self.source.left_out
-        batches.info = DatasetInfo(*facts, self)
+        fields = self.class_names, examples.num_examples, skipped, self.source.left_out
+        batches.info = DatasetInfo(*fields, self)
         return batches
 
 

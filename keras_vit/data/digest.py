@@ -16,7 +16,7 @@ _SHOWN_FROM = 10_000
 _RECORD_HEAD, _RECORD_TAIL = 12, 4
 
 
-def data_digest(facts, examples, num_examples, files=()):
+def data_digest(attributes, examples, num_examples, files=()):
     """Return a digest of data. A copy of the files in another place has the same one.
 
     The records of TFRecord files are identified by their checksums. Other files are sampled: their
@@ -24,7 +24,7 @@ def data_digest(facts, examples, num_examples, files=()):
     many examples.
 
     Args:
-        facts: whatever else the examples depend on, as a tuple of text and numbers.
+        attributes: whatever else the examples depend on, as a tuple of text and numbers.
         examples: iterable of tuples of text, bytes and paths: the id of an example, its label and
             its files, as far as they are not in `files`.
         num_examples: number of examples.
@@ -49,7 +49,7 @@ def data_digest(facts, examples, num_examples, files=()):
             # The length keeps parts apart.
             found.update(len(part).to_bytes(8) + part)
 
-    add(repr(facts).encode())
+    add(repr(attributes).encode())
     for file in files:
         add(pathlib.Path(file).name.encode(), _identify(pathlib.Path(file)))
     for example in tqdm.tqdm(

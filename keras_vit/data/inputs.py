@@ -18,7 +18,7 @@ from keras_vit.data.pipeline import find_every, find_source
 from keras_vit.data.sources.folder import id_of, list_images, short_names
 from keras_vit.data.sources.kinds import absolute_name, find_kind
 from keras_vit.data.sources.named_datasets import DATASETS
-from keras_vit.data.sources.source import ids_in_parts
+from keras_vit.data.sources.source import numbered_ids
 
 _PARQUET = ".parquet"
 
@@ -191,7 +191,7 @@ class ImageRows:
             `label`, the name of the class or a list of names.
         digest: function that returns the identity of the images, as `Source.digest`.
         has_labels: whether there is the column `label`.
-        has_several_labels: whether it has lists.
+        is_multi_label: whether it has lists.
         class_names: names of the classes in the order of the dataset, if it has one.
         left_out: number of files that are not images, by reason.
     """
@@ -201,7 +201,7 @@ class ImageRows:
     read: Callable[[int, int], dict]
     digest: Callable[[], str]
     has_labels: bool = False
-    has_several_labels: bool = False
+    is_multi_label: bool = False
     class_names: tuple[str, ...] | None = None
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
@@ -213,7 +213,7 @@ class ImageRows:
 
 def rows_of(source):
     """Return the examples of a `Source` as `ImageRows`, with the names of their labels."""
-    several = source.has_several_labels
+    several = source.is_multi_label
 
     def read(start, stop):
         numbers = source.numbers[start:stop]
@@ -232,7 +232,7 @@ def rows_of(source):
         read,
         source.digest,
         has_labels=True,
-        has_several_labels=several,
+        is_multi_label=several,
         class_names=source.class_names,
         left_out=source.left_out,
     )
@@ -258,7 +258,7 @@ def _decoded(source, encoded):
 def _names(source, label):
     """Return the name of a label, a list of names if there may be several, `None` for no class."""
     names = source.class_names
-    if source.has_several_labels:
+    if source.is_multi_label:
         return [names[index] for index in np.flatnonzero(label > 0)]
     return names[label] if 0 <= label < len(names) else None
 
@@ -318,7 +318,7 @@ def parquet_rows(paths):
         read,
         digest,
         has_labels=label is not None,
-        has_several_labels=label is not None and "list" in str(schemas[0].field(label).type),
+        is_multi_label=label is not None and "list" in str(schemas[0].field(label).type),
         class_names=names,
     )
 
@@ -388,7 +388,7 @@ def _ids(paths, starts, column):
     import pyarrow.parquet
 
     names = short_names(map(str, paths))
-    position = ids_in_parts([names[str(path)] for path in paths], starts)
+    position = numbered_ids([names[str(path)] for path in paths], starts)
     if column is None:
         return position
     tables = [pyarrow.parquet.read_table(path, columns=[column]) for path in paths]

@@ -139,7 +139,7 @@ class Job:
         """
         numbers, types = self.numbers(part), {"id": _TEXTS}
         if self.rows.has_labels:
-            types["label"] = _nested(_TEXTS, int(self.rows.has_several_labels))
+            types["label"] = _nested(_TEXTS, int(self.rows.is_multi_label))
         found = self.predictor(self.rows.columns(numbers.start, numbers.stop), on_images)
         table = to_table(found, types | output_types(self.predictor))
         with replacing(self.path(part)) as partial:

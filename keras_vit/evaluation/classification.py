@@ -37,13 +37,13 @@ class Predictions:
             greatest logits; `None` if it was not computed.
 
     Example:
-    >>> several_labels = Predictions(
+    >>> multi_label = Predictions(
     ...     class_names=("cat", "dog", "bird"),
     ...     predicted=np.array([0, 2]),
     ...     probabilities=np.array([0.9, 0.6]),
     ...     is_right=np.array([True, False]),
     ... )
-    >>> several_labels.summary()
+    >>> multi_label.summary()
     {'images': 2, 'accuracy': 0.5}
     """
 

@@ -90,15 +90,15 @@ def _extract(extractor, batches):
     return found
 
 
-def _key(extractor, *facts):
+def _key(extractor, *settings):
     model = hashlib.sha256(extractor.to_json().encode())
     for weight in extractor.weights:
         model.update(ops.convert_to_numpy(weight).tobytes())
     # TensorFlow decodes and resizes the images.
     tensorflow = importlib.metadata.version("tensorflow")
     versions = (__version__, keras.__version__, tensorflow, keras.backend.backend())
-    facts = (model.hexdigest(), *facts)
-    return hashlib.sha256(repr((versions, facts)).encode()).hexdigest()
+    settings = (model.hexdigest(), *settings)
+    return hashlib.sha256(repr((versions, settings)).encode()).hexdigest()
 
 
 def _read(path, key):

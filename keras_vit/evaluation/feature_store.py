@@ -139,11 +139,11 @@ def evaluate_stores(train, test, shots=None, seeds=SEEDS, method="least-squares"
 
 def check_same_model(*stores):
     """Raise `ValueError` unless the features of all stores are of one model and setting."""
-    facts = [
+    records = [
         [store.record.get(name) for name in ("digest_of_model", "dtype", "image_size")]
         for store in stores
     ]
-    if any(other != facts[0] for other in facts):
+    if any(other != records[0] for other in records):
         models = ", ".join(str(store.record.get("model")) for store in stores)
         raise ValueError(
             "Features must be of the same model, type and image size to be compared. "

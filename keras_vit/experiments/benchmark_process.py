@@ -12,7 +12,7 @@ from keras_vit.builders import build
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.checkpoints.named_models import load_trained
 from keras_vit.core.machine import available_memory, peak_memory
-from keras_vit.layers.layer import parts
+from keras_vit.layers.layer import all_layers
 from keras_vit.models import freeze_blocks
 from keras_vit.models.variants import is_variant
 from keras_vit.training.optimizers import make_optimizer
@@ -27,7 +27,7 @@ def measure(model, image_size, task, dtype, batch_size, seconds):
     built = build_or_load(model, image_size, task, dtype)
     speed = images_per_second(make_step(built, task, batch_size), batch_size, seconds)
     # That of most layers, as int8_from_float32.
-    dtype = statistics.mode(p.dtype_policy.name for p in parts(built) if hasattr(p, "kernel"))
+    dtype = statistics.mode(p.dtype_policy.name for p in all_layers(built) if hasattr(p, "kernel"))
     return speed, *memory(), round(math.prod(image_shape(built)[:2]) ** 0.5), dtype
 
 

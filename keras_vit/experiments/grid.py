@@ -8,7 +8,7 @@ from keras_vit.core.run_dir import RunDir
 RESULTS = "results.csv"
 
 
-def grid(settings, seeds, run, workdir, facts, resume=True, repeat=False):
+def grid(settings, seeds, run, workdir, conditions, resume=True, repeat=False):
     """Run each setting with each seed, and record a row of each run in `results.csv`.
 
     A run that is recorded is not repeated, so that a stopped grid is resumed; settings and seeds
@@ -21,7 +21,7 @@ def grid(settings, seeds, run, workdir, facts, resume=True, repeat=False):
             what the setting does not have, with the same keys each time. After a stop it is called
             again with the same run.
         workdir: path of a new or empty directory; or of the same grid.
-        facts: dictionary of what else the results depend on, as JSON has it.
+        conditions: dictionary of what else the results depend on, as JSON has it.
         resume: whether `workdir` may have been begun in.
         repeat: whether runs that are recorded are run again, and replaced.
 
@@ -29,7 +29,7 @@ def grid(settings, seeds, run, workdir, facts, resume=True, repeat=False):
         A list of the rows, dictionaries: `setting`, `seed`, and the numbers.
 
     Raises:
-        ValueError: if the directory holds something else, or a grid with other facts.
+        ValueError: if the directory holds something else, or a grid with other conditions.
         OSError: if the directory cannot be written.
 
     Example:
@@ -41,7 +41,7 @@ def grid(settings, seeds, run, workdir, facts, resume=True, repeat=False):
     """
     asked = list(itertools.product(settings, seeds))
     in_order = sorted(asked, key=lambda key: [*seeds].index(key[1]))
-    with RunDir(workdir, facts, resume).open(shared=True) as directory:
+    with RunDir(workdir, conditions, resume).open(shared=True) as directory:
         path = directory.path / RESULTS
         for number, (name, seed) in enumerate(in_order, start=1):
             is_done = (name, seed) in {key(row) for row in read_results(path)} and not repeat
@@ -52,7 +52,7 @@ def grid(settings, seeds, run, workdir, facts, resume=True, repeat=False):
             row = {"setting": name, "seed": seed, **run(settings[name], seed)}
             # Another process may have written rows meanwhile.
             with exclusive_lock(directory.path):
-                # Facts of what was added to the grid.
+                # RuleInputs of what was added to the grid.
                 directory.add({})
                 rows = {key(row): row for row in read_results(path)}
                 write_csv(path, list({**rows, key(row): row}.values()))

@@ -129,7 +129,9 @@ def _vtab_table(name, path, row, settings):
 
 def _study_table(name, path, settings):
     """Return the table of a study, with what the paper reports of its settings."""
-    data = ", ".join(facts["name"] for key, facts in settings.items() if key.startswith("data "))
+    data = ", ".join(
+        conditions["name"] for key, conditions in settings.items() if key.startswith("data ")
+    )
     title = f"Measured, {path}: study {settings['study']} on {data}"
     reported = _reported_settings(_OF_FIGURES.get(name, name), settings["finetune_data"])
     (first, *columns), lines = summary(read_results(path / RESULTS))

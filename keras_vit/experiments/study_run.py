@@ -60,16 +60,16 @@ class Images:
     def __post_init__(self):
         object.__setattr__(self, "name", absolute_name(self.name))
 
-    def facts(self, splits=("train", "validation", "test")):
+    def conditions(self, splits=("train", "validation", "test")):
         """Return what results depend on, with a digest of each split.
 
         Raises:
             ValueError: if a split cannot be loaded.
         """
         # A dataset numbers the classes to keep in its own order.
-        facts = {"name": self.name, "classes": sorted(self.classes or ())}
-        facts |= {f"{split} digest": self.source(split).digest() for split in splits}
-        return {**facts, "fraction": self.fraction}
+        conditions = {"name": self.name, "classes": sorted(self.classes or ())}
+        conditions |= {f"{split} digest": self.source(split).digest() for split in splits}
+        return {**conditions, "fraction": self.fraction}
 
     def train(self, recipe, model, workdir, **options):
         """Train on the images, or resume the run, and return its `Run`."""
@@ -154,18 +154,26 @@ class Plan:
         make = STUDIES[self.name].settings
         return [found for m in self.models for found in make(self.recipe, m, self.values)]
 
-    def facts(self):
+    def conditions(self):
         """Return what all rows have in common; another seed or setting is another row."""
-        facts = {"study": self.name, "recipe": {**dataclasses.asdict(self.recipe), "seed": None}}
-        facts |= {"tune": list(self.tune.items()), "fewshot": None, "finetune_data": None}
-        facts["finetune"] = self.finetune and dataclasses.asdict(self.finetune)
+        conditions = {
+            "study": self.name,
+            "recipe": {**dataclasses.asdict(self.recipe), "seed": None},
+        }
+        conditions |= {"tune": list(self.tune.items()), "fewshot": None, "finetune_data": None}
+        conditions["finetune"] = self.finetune and dataclasses.asdict(self.finetune)
         for images in {setting.data: self.images(setting) for setting in self.settings}.values():
-            facts[f"data {images.name}"] = dataclasses.replace(images, fraction=1.0).facts()
+            conditions[f"data {images.name}"] = dataclasses.replace(
+                images, fraction=1.0
+            ).conditions()
         if self.fewshot:
-            facts["fewshot"] = {**self.fewshot.facts(("train", "test")), "shots": self.shots}
+            conditions["fewshot"] = {
+                **self.fewshot.conditions(("train", "test")),
+                "shots": self.shots,
+            }
         if self.target:
-            facts["finetune_data"] = self.target.facts()
-        return facts
+            conditions["finetune_data"] = self.target.conditions()
+        return conditions
 
     def check(self):
         """Raise `ValueError` for what would otherwise be found after the first runs."""
@@ -276,7 +284,7 @@ def study(
     def run(setting, seed):
         return measure(plan, choose_values(plan, setting), seed)
 
-    rows = grid(settings, run_seeds, run, plan.workdir, plan.facts())
+    rows = grid(settings, run_seeds, run, plan.workdir, plan.conditions())
     if importlib.util.find_spec("matplotlib"):
         _draw(plan, rows)
     return rows
@@ -294,8 +302,8 @@ def choose_values(plan, setting):
     def train(setting):
         return train_setting(plan, setting, plan.recipe.seed).run.history
 
-    facts = {"tune": list(plan.tune.items())}
-    best, _ = choose(tried, plan.recipe.seed, train, plan.workdir / "tuning", facts)
+    conditions = {"tune": list(plan.tune.items())}
+    best, _ = choose(tried, plan.recipe.seed, train, plan.workdir / "tuning", conditions)
     return tried[best]
 
 

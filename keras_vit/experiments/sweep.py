@@ -118,11 +118,11 @@ def train_seeds(
         distribution.join_processes()
     asked = range(recipe.seed, recipe.seed + seeds)
     if distribution.is_first_process():
-        facts = {"recipe": {**dataclasses.asdict(recipe), "seed": None}}
+        conditions = {"recipe": {**dataclasses.asdict(recipe), "seed": None}}
         # Only the first process reads `results.csv`, and all train together: a finished run is
         # resumed, which returns its own record.
         settings = {_SETTING: recipe}
-        rows = grid(settings, asked, train_seed, workdir, facts, resume, repeat=True)
+        rows = grid(settings, asked, train_seed, workdir, conditions, resume, repeat=True)
     else:
         rows = [{"seed": seed, **train_seed(recipe, seed)} for seed in asked]
     metric = next((name for name in rows[0] if name not in ("setting", "seed")), None)
@@ -193,10 +193,10 @@ def sweep(
     workdir = pathlib.Path(workdir).expanduser().resolve()
     check_named(model)
 
-    def train(recipe, workdir, split="train", validation="validation", **facts):
+    def train(recipe, workdir, split="train", validation="validation", **metadata):
         of_split = cache if cache in (None, "memory") else f"{cache}-{split}"
         parts = {"split": split, "validation": validation, "cache": of_split, "resume": resume}
-        return trainer.train(recipe, model, data, workdir, facts=facts, **parts, **options)
+        return trainer.train(recipe, model, data, workdir, metadata=metadata, **parts, **options)
 
     # Before the first of many runs.
     RunDir(workdir, {}, resume, file=RUN_FILE).check()
@@ -205,7 +205,7 @@ def sweep(
         lambda recipe, workdir: train(recipe, workdir).history,
         sweep_directory(workdir),
         resume,
-        _facts(model, data, options),
+        _conditions(model, data, options),
     )
     # The last run has no images to validate on.
     recipe = dataclasses.replace(recipe, monitor=None, patience=None)
@@ -235,17 +235,17 @@ def sweep_shortly(recipe, model, data, workdir, **options):
         return trainer.train(recipe, model, data, workdir, resume=True, **options).history
 
     short = dataclasses.replace(recipe, **changes)
-    directory, facts = sweep_directory(workdir), _facts(model, data, options)
-    chosen, accuracies = choose_learning_rate(short, train, directory, facts=facts)
+    directory, conditions = sweep_directory(workdir), _conditions(model, data, options)
+    chosen, accuracies = choose_learning_rate(short, train, directory, conditions=conditions)
     logging.getLogger("keras_vit").info("chosen of %s: %g", accuracies, chosen.learning_rate)
     return dataclasses.replace(recipe, learning_rate=chosen.learning_rate)
 
 
-def _facts(model, data, options):
+def _conditions(model, data, options):
     """Return what the accuracies of a sweep depend on, besides the recipe."""
     names = ("classes", "fraction", "exclude", "dtype", "teacher", "keep_head")
-    facts = {name: str(options.get(name)) for name in names}
-    return {"model": absolute_model_name(model), "data": absolute_name(data), **facts}
+    conditions = {name: str(options.get(name)) for name in names}
+    return {"model": absolute_model_name(model), "data": absolute_name(data), **conditions}
 
 
 def sweep_directory(workdir):
@@ -258,7 +258,7 @@ def choose_learning_rate(
     train: Callable,
     workdir: str | os.PathLike,
     resume: bool = True,
-    facts: dict | None = None,
+    conditions: dict | None = None,
 ) -> tuple[Recipe, dict]:
     """Train with each of a recipe's learning rates, and choose the best.
 
@@ -268,7 +268,7 @@ def choose_learning_rate(
             the metrics of the epochs, as `fit` does.
         workdir: path of a new or empty directory; or of the same choice, to resume it.
         resume: whether `workdir` may have been begun in.
-        facts: dictionary of what else the accuracies depend on, such as the model and the data.
+        conditions: dictionary of what else the accuracies depend on, such as the model.
 
     Returns:
         `(recipe, accuracies)`: the recipe with the learning rate of the highest validation accuracy
@@ -294,14 +294,14 @@ def choose_learning_rate(
         own = dataclasses.replace(recipe, learning_rate=rate)
         return train(own, pathlib.Path(workdir) / str(rate))
 
-    facts = {**(facts or {}), "recipe": dataclasses.asdict(recipe)}
-    options = {"facts": facts, "monitor": recipe.monitor}
+    conditions = {**(conditions or {}), "recipe": dataclasses.asdict(recipe)}
+    options = {"conditions": conditions, "monitor": recipe.monitor}
     best, accuracies = choose(rates, recipe.seed, train_with, workdir, resume=resume, **options)
     accuracies = {rates[name]: accuracy for name, accuracy in accuracies.items()}
     return dataclasses.replace(recipe, learning_rate=rates[best]), accuracies
 
 
-def choose(settings, seed, train, workdir, facts, *, resume=True, monitor=None):
+def choose(settings, seed, train, workdir, conditions, *, resume=True, monitor=None):
     """Train with each of some settings, and choose one on validation images.
 
     Args:
@@ -309,7 +309,7 @@ def choose(settings, seed, train, workdir, facts, *, resume=True, monitor=None):
         seed: the seed of the runs, to be recorded.
         train: function of a setting that trains, and returns the metrics of the epochs.
         workdir: path of the directory, as of a `grid`.
-        facts: dictionary of what else the results depend on, as in `grid`.
+        conditions: dictionary of what else the results depend on, as in `grid`.
         resume: whether `workdir` may have been begun in.
         monitor: name of the metric to choose by, unless it is a loss; the accuracy by default.
 
@@ -338,7 +338,7 @@ def choose(settings, seed, train, workdir, facts, *, resume=True, monitor=None):
             )
         return {"accuracy": measured[0]}
 
-    rows = grid(settings, (seed,), run, workdir, facts, resume)
+    rows = grid(settings, (seed,), run, workdir, conditions, resume)
     accuracies = {row["setting"]: row["accuracy"] for row in rows}
     measured = {name: value for name, value in accuracies.items() if value is not None}
     if not measured:

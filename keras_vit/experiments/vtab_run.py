@@ -124,14 +124,14 @@ def vtab(
         for task in tasks:
             if any(task not in done.get(seed, ()) for seed in asked):
                 # All data are there before the first task is trained on.
-                runs.images(task).facts(DATASETS[task].splits)
+                runs.images(task).conditions(DATASETS[task].splits)
 
         def run(task, seed):
             if not keep_models:
                 runs.clean_up()
             return {"accuracy": runs.train_and_test(task, seed)}
 
-        grid({task: task for task in tasks}, asked, run, workdir, runs.facts())
+        grid({task: task for task in tasks}, asked, run, workdir, runs.conditions())
         if not keep_models:
             runs.clean_up()
     found = accuracies_by_seed(workdir)
@@ -162,13 +162,18 @@ class _Runs:
         """Return the `Images` of a task."""
         return Images(self.datasets.get(task, task), data_dir=self.data_dir)
 
-    def facts(self):
+    def conditions(self):
         """Return what the results depend on, besides the task and the seed."""
         recipe = {**dataclasses.asdict(self.recipe), "seed": None}
         datasets = [(task, self.images(task).name) for task in sorted(self.datasets)]
-        facts = {"model": self.model, "dtype": self.dtype, "recipe": recipe, "datasets": datasets}
-        facts |= {f"data {task}": self.images(task).facts() for task in self.datasets}
-        return {**facts, **model_digest(self.model)}
+        conditions = {
+            "model": self.model,
+            "dtype": self.dtype,
+            "recipe": recipe,
+            "datasets": datasets,
+        }
+        conditions |= {f"data {task}": self.images(task).conditions() for task in self.datasets}
+        return {**conditions, **model_digest(self.model)}
 
     def train_and_test(self, task, seed):
         """Return the accuracy on the test split, after training on all 1,000 images."""
@@ -181,15 +186,15 @@ class _Runs:
             # With the strategy "none": `vtab` has opened the scope of its own, for all tasks.
             return images.train(recipe, self.model, workdir, **options)
 
-        recipe, facts = dataclasses.replace(_for_task(self.recipe, task), seed=seed), {}
+        recipe, metadata = dataclasses.replace(_for_task(self.recipe, task), seed=seed), {}
         if recipe.learning_rates:
             recipe, found = choose_learning_rate(
                 recipe,
                 lambda recipe, workdir: train(recipe, workdir).history,
                 sweep_directory(directory),
             )
-            facts["sweep"] = {f"{rate:g}": accuracy for rate, accuracy in found.items()}
-        run = train(recipe, directory, "train+validation", None, facts=facts)
+            metadata["sweep"] = {f"{rate:g}": accuracy for rate, accuracy in found.items()}
+        run = train(recipe, directory, "train+validation", None, metadata=metadata)
         return images.accuracy(run.model, recipe)
 
     def clean_up(self):

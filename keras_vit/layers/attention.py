@@ -99,9 +99,9 @@ class MultiHeadAttention(Layer):
             relative_grid_size, "relative_grid_size"
         )
         self.lora = lora
-        self.score_dropout = Dropout(dropout, name="dropout", **self.part_options())
+        self.score_dropout = Dropout(dropout, name="dropout", **self.sublayer_options())
         if qk_norm:
-            options = {"epsilon": epsilon, **self.part_options()}
+            options = {"epsilon": epsilon, **self.sublayer_options()}
             self.query_norm = layer_norm(name="query_norm", **options)
             self.key_norm = layer_norm(name="key_norm", **options)
 

@@ -13,7 +13,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_choice
-from keras_vit.layers.layer import KeepsParts, Layer
+from keras_vit.layers.layer import KeepsSublayers, Layer
 from keras_vit.layers.normalization import GroupNorm
 
 NUM_GROUPS = 32
@@ -50,7 +50,7 @@ BIT = Convention("variance", 1e-10, 1e-5, symmetric_padding=True)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class StandardizedConv2D(KeepsParts, keras.layers.Conv2D):
+class StandardizedConv2D(KeepsSublayers, keras.layers.Conv2D):
     """Convolution without bias whose kernel has mean 0 and variance 1 in each output channel.
 
     Input: `(batch, height, width, channels)`. Output: `(batch, height, width, filters)`, height and
@@ -263,11 +263,11 @@ class Bottleneck(Layer):
         self.norm_3 = self._norm("norm_3", gamma_initializer=self.last_gamma)
 
     def _conv(self, filters, kernel_size, strides, name):
-        options = {"folded": self.folded, "name": name, **self.part_options()}
+        options = {"folded": self.folded, "name": name, **self.sublayer_options()}
         return standardized_conv(self.convention, filters, kernel_size, strides, **options)
 
     def _norm(self, name, **options):
-        return group_norm(self.convention, name=name, **self.part_options(), **options)
+        return group_norm(self.convention, name=name, **self.sublayer_options(), **options)
 
     def build(self, input_shape):
         inner_shape = (*input_shape[:-1], self.filters)

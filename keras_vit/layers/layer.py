@@ -83,7 +83,7 @@ def as_rows(tokens):
     return ops.reshape(tokens, (-1, tokens.shape[-1]))
 
 
-class KeepsParts:
+class KeepsSublayers:
     """Mixin for layers that save their arguments, and which parts are frozen or quantized.
 
     A `.keras` file stores `trainable` and the dtype policy of a model's layers, but not of their
@@ -91,7 +91,7 @@ class KeepsParts:
     layer lists the frozen parts and the quantized kernels.
     """
 
-    def part_options(self):
+    def sublayer_options(self):
         """Return the options that a layer passes to each of its sublayers."""
         return {"dtype": self.dtype_policy, "trainable": self.trainable}
 
@@ -109,7 +109,7 @@ class KeepsParts:
         }
         parts = [*_sublayers(self).values(), *variables_by_path(self).values()]
         is_frozen = any(part.trainable != self.trainable for part in parts)
-        frozen = {"frozen": frozen_parts(self)} if is_frozen else {}
+        frozen = {"frozen": frozen_paths(self)} if is_frozen else {}
         return {**config, **({"quantized": quantized} if quantized else {}), **frozen}
 
     def build_from_config(self, config):
@@ -117,7 +117,7 @@ class KeepsParts:
         for path, arguments in config.get("quantized", {}).items():
             quantize_layer(_sublayers(self)[path], *arguments)
         if "frozen" in config:
-            freeze_parts(self, config["frozen"])
+            restore_frozen(self, config["frozen"])
 
 
 def _quantization_config(layer):
@@ -141,7 +141,7 @@ def quantize_layer(layer, mode, config=None):
         layer._track_variables()
 
 
-class Layer(KeepsParts, keras.layers.Layer):
+class Layer(KeepsSublayers, keras.layers.Layer):
     """A Keras layer that saves the arguments of its constructor, and the state of its parts."""
 
     # Rank and alpha of LoRA by the name of a dense layer.
@@ -150,7 +150,7 @@ class Layer(KeepsParts, keras.layers.Layer):
     def dense(self, name, units, **options):
         """Return a dense sublayer, with LoRA if `lora` has its name."""
         rank, alpha = (self.lora or {}).get(name, (None, None))
-        options |= {"lora_rank": rank, "lora_alpha": alpha, **self.part_options()}
+        options |= {"lora_rank": rank, "lora_alpha": alpha, **self.sublayer_options()}
         return Dense(units, name=name, **options)
 
 
@@ -190,7 +190,7 @@ class DrawnSeed(keras.random.SeedGenerator):
         return self.seed
 
 
-def frozen_parts(layer):
+def frozen_paths(layer):
     """List the frozen parts of a layer.
 
     Args:
@@ -201,11 +201,11 @@ def frozen_parts(layer):
         sublayers, and `"variables"`, its frozen variables.
 
     Example:
-    >>> from keras_vit.layers.layer import frozen_parts
+    >>> from keras_vit.layers.layer import frozen_paths
     >>> layer = keras_vit.PatchEmbedding(8, patch_size=4)
     >>> layer.build((None, 16, 16, 3))
     >>> layer.projection.kernel.trainable = False
-    >>> frozen_parts(layer)
+    >>> frozen_paths(layer)
     {'layers': [], 'variables': ['projection/kernel']}
     """
     parts = {"layers": _sublayers(layer), "variables": variables_by_path(layer)}
@@ -215,12 +215,12 @@ def frozen_parts(layer):
     }
 
 
-def freeze_parts(layer, frozen):
+def restore_frozen(layer, frozen):
     """Freeze the listed parts of a layer, and unfreeze all others.
 
     Args:
         layer: a built layer.
-        frozen: dictionary from `frozen_parts`.
+        frozen: dictionary from `frozen_paths`.
     """
     # A layer passes its flag on to all its parts, so parents come first.
     for path, part in _sublayers(layer).items():
@@ -248,11 +248,11 @@ def children(layer):
     return [child for child in found if isinstance(child, keras.layers.Layer)]
 
 
-def parts(layer):
+def all_layers(layer):
     """Yield a layer, its sublayers and theirs."""
     yield layer
     for child in children(layer):
-        yield from parts(child)
+        yield from all_layers(child)
 
 
 def _sublayers(layer, prefix=""):

@@ -91,7 +91,7 @@ class MlpBlock(Layer):
         if gated:
             self.gate = self._dense("gate", mlp_dim)
         self.dense_0 = self._dense("up" if gated else "dense_0", mlp_dim)
-        self.dropout_layer = Dropout(dropout, name="dropout", **self.part_options())
+        self.dropout_layer = Dropout(dropout, name="dropout", **self.sublayer_options())
 
     def _dense(self, name, units):
         bias_initializer = keras.initializers.RandomNormal(stddev=1e-6)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.layer import KeepsParts, Layer
+from keras_vit.layers.layer import KeepsSublayers, Layer
 
 # Flax's default, used by vit_jax and big_vision; Keras's default is 1e-3.
 LAYER_NORM_EPSILON = 1e-6
@@ -19,7 +19,7 @@ def layer_norm(dtype, name, epsilon=LAYER_NORM_EPSILON, trainable=True):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class GroupNorm(KeepsParts, keras.layers.GroupNormalization):
+class GroupNorm(KeepsSublayers, keras.layers.GroupNormalization):
     """Keras's GroupNormalization over the last axis of images, in fewer passes over them.
 
     The means of each channel come first; the statistics of the groups are computed from these, in

@@ -60,7 +60,7 @@ class PatchEmbedding(Layer):
             kernel_initializer="lecun_normal",
             data_format="channels_last",
             name="projection",
-            **self.part_options(),
+            **self.sublayer_options(),
         )
 
     def build(self, input_shape):

@@ -184,7 +184,7 @@ class MultiHeadAttentionPooling(Layer):
         self.mlp_dim = mlp_dim
         self.activation = activation
         self.epsilon = epsilon
-        options = self.part_options()
+        options = self.sublayer_options()
         self.attention_path = attention_path
         self.attention = MultiHeadAttention(
             num_heads, attention_path=attention_path, name="attention", **options
@@ -249,7 +249,7 @@ class DistilledHead(Layer):
 
     def _classifier(self, name):
         return keras.layers.Dense(
-            self.units, kernel_initializer="zeros", name=name, **self.part_options()
+            self.units, kernel_initializer="zeros", name=name, **self.sublayer_options()
         )
 
     def build(self, input_shape):

@@ -113,7 +113,7 @@ class TransformerBlock(Layer):
         self.epsilon = epsilon
         self.remat = remat
         self.attention_path = attention_path
-        options = self.part_options()
+        options = self.sublayer_options()
         self.layer_norm_1 = layer_norm(name="layer_norm_1", epsilon=epsilon, **options)
         self.attention = MultiHeadAttention(
             num_heads,
@@ -308,7 +308,7 @@ class AxialTransformerBlock(Layer):
         super().__init__(name=name, dtype=dtype, trainable=trainable)
         options |= {"num_heads": num_heads, "mlp_dim": mlp_dim, "grid_size": grid_size}
         self.rows, self.columns = (
-            AxisBlock(axis, name=axis, **options, **self.part_options()) for axis in AXES
+            AxisBlock(axis, name=axis, **options, **self.sublayer_options()) for axis in AXES
         )
         self.grid_size = self.rows.grid_size
 

@@ -11,7 +11,7 @@ from keras_vit.layers import ClassToken, RegisterTokens, TransformerBlock
 from keras_vit.layers.layer import Layer
 from keras_vit.layers.normalization import layer_norm
 from keras_vit.layers.tokens import LearnedTokens
-from keras_vit.models.image_model import ImageModel, carry, zero_head
+from keras_vit.models.image_model import ImageModel, copy_attributes, zero_head
 from keras_vit.models.structure import find_blocks, token_stride
 from keras_vit.models.surgery import replace_head
 
@@ -98,7 +98,7 @@ def backbone(
     else:
         maps = {name: _patches(copy, name, dtype) for name in levels}
     new = ImageModel(copy.input, maps, name=model.name)
-    carry(model, new, keeps_head=False)
+    copy_attributes(model, new, keeps_head=False)
     new.options = None
     return new
 
@@ -229,7 +229,7 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
         outputs = _masks(maps[0], num_classes, dtype)
     logits = ResizeLike(dtype="float32", name="logits")(outputs, backbone.input)
     model = ImageModel(backbone.input, logits, name=backbone.name)
-    carry(backbone, model, keeps_head=False)
+    copy_attributes(backbone, model, keeps_head=False)
     # Masks are those of whole images, however the checkpoint crops.
     model.image_spec = model.image_spec.of_whole_image()
     return model
@@ -375,7 +375,7 @@ class MaskProduct(Layer):
         options = {
             "use_bias": False,
             "kernel_initializer": keras.initializers.RandomNormal(stddev=width**-0.5),
-            **self.part_options(),
+            **self.sublayer_options(),
         }
         self.classes = keras.layers.Dense(width, name="classes", **options)
         self.patches = keras.layers.Dense(width, name="patches", **options)

@@ -106,13 +106,13 @@ class ImageModel(keras.Model):
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         names = "options", "class_names", "thresholds", "image_spec", "layout"
-        facts = {name: config.pop(name) for name in names}
+        metadata = {name: config.pop(name) for name in names}
         # Activations may be registered functions.
-        options = keras.saving.deserialize_keras_object(facts["options"])
+        options = keras.saving.deserialize_keras_object(metadata["options"])
         model = super().from_config(config, custom_objects)
         model.options = options and options_from_config(options)
-        model.class_names, model.thresholds = facts["class_names"], facts["thresholds"]
-        model.image_spec, model.layout = ImageSpec(**facts["image_spec"]), facts["layout"]
+        model.class_names, model.thresholds = metadata["class_names"], metadata["thresholds"]
+        model.image_spec, model.layout = ImageSpec(**metadata["image_spec"]), metadata["layout"]
         follow_dtype(model)
         return model
 
@@ -144,7 +144,7 @@ def computes_in_float16(model):
     return any(layer.compute_dtype == "float16" for layer in model.layers)
 
 
-def carry(model, new, keeps_head=True, **changes):
+def copy_attributes(model, new, keeps_head=True, **changes):
     """Give a new model what the model that it was made from carries, with changed options.
 
     A new head has no class names and no thresholds.

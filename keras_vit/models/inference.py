@@ -4,10 +4,16 @@ import keras
 from keras import ops
 
 from keras_vit.layers.bottleneck import Bottleneck, StandardizedConv2D
-from keras_vit.layers.layer import KeepsParts, parts
-from keras_vit.models.image_model import carry
+from keras_vit.layers.layer import KeepsSublayers, all_layers
+from keras_vit.models.image_model import copy_attributes
 from keras_vit.models.structure import named_weights
-from keras_vit.models.surgery import copy_layer, copy_model, dense_parts, plain, plain_kernels
+from keras_vit.models.surgery import (
+    copy_layer,
+    copy_model,
+    dense_layers,
+    float_kernels,
+    with_float_kernels,
+)
 
 # Under a mixed policy they compute with their weights in float32.
 NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
@@ -34,22 +40,22 @@ def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
     >>> keras_vit.for_inference(model).get_layer("root_conv").folded
     True
     """
-    if casting and any(part.quantization_mode for part in dense_parts(model)):
+    if casting and any(part.quantization_mode for part in dense_layers(model)):
         return model
-    model = plain(model)
+    model = with_float_kernels(model)
     changes = {layer.name: _changes(layer, casting) for layer in model.layers}
     if not any(changes.values()):
         return model
 
     def layer(old):
         new = copy_layer(old, **changes[old.name])
-        for part in parts(new):
+        for part in all_layers(new):
             if isinstance(part, NORMS):
                 part.dtype_policy = old.dtype_policy
         return new
 
     new = copy_model(model, layer, values=_standardized(model))
-    carry(model, new)
+    copy_attributes(model, new)
     return new
 
 
@@ -57,7 +63,7 @@ def update_inference_copy(model, copy):
     """Assign the current weights of a model to what `for_inference` returned for it."""
     if copy is model:
         return
-    values, named = _standardized(model) | plain_kernels(model), named_weights(model)
+    values, named = _standardized(model) | float_kernels(model), named_weights(model)
     for name, variable in named_weights(copy).items():
         source = named[name]
         # Copied, because a training step on JAX deletes the buffers of `model`.
@@ -66,7 +72,7 @@ def update_inference_copy(model, copy):
 
 def _changes(layer, casting):
     """Return the arguments of a layer that change in the copy."""
-    if not isinstance(layer, KeepsParts) or not layer.weights:
+    if not isinstance(layer, KeepsSublayers) or not layer.weights:
         return {}
     folded = {"folded": True} if getattr(layer, "folded", None) is False else {}
     # The projection's norm in a unit is made when it is built, too late for another policy.
@@ -79,6 +85,6 @@ def _standardized(model):
     """Return the standardized kernels of convolutions by path."""
     return {
         part.kernel.path: part.standardize(part.kernel)
-        for part in parts(model)
+        for part in all_layers(model)
         if isinstance(part, StandardizedConv2D) and not part.folded
     }

@@ -7,14 +7,14 @@ from keras_vit.layers import CorruptPatches, PatchEmbedding
 from keras_vit.models.image_model import options_of
 from keras_vit.models.structure import BLOCKS, token_grid, token_stride
 
-NUM_COLOURS = COLOR_LEVELS**3
+NUM_COLORS = COLOR_LEVELS**3
 # Rows and columns of a downsized patch.
 CELLS = 4
 # Layers after the patch tokens in the models of this package.
 _AFTER_TOKENS = ("patch_tokens", "pooling", "fc_norm", "projection", "pre_logits", "head")
 
 
-def masked_patch_predictor(model, target="mean_colour"):
+def masked_patch_predictor(model, target="mean_color"):
     """Make a model that predicts the content of corrupted patches from their tokens.
 
     Its inputs are those of `keras_vit.data.mask_patches`, `{"images", "corruption"}`. It has the
@@ -24,7 +24,7 @@ def masked_patch_predictor(model, target="mean_colour"):
 
     Args:
         model: a Vision Transformer or a hybrid of this package, built, tuned or reloaded.
-        target: what is predicted per patch: `"mean_colour"`, logits of 512 colors
+        target: what is predicted per patch: `"mean_color"`, logits of 512 colors
             `(batch, patches, 512)`; `"downsized"`, logits of the colors of 4 x 4 cells
             `(batch, patches, 16, 512)`; or `"pixels"`, `(batch, patches, pixels * channels)`.
 
@@ -92,13 +92,13 @@ def _predict(tokens, target, patch_size, channels):
     """Return the outputs of the new head, which is float32 and zero at the start."""
     num_patches = tokens.shape[1]
     units = {
-        "mean_colour": NUM_COLOURS,
-        "downsized": CELLS**2 * NUM_COLOURS,
+        "mean_color": NUM_COLORS,
+        "downsized": CELLS**2 * NUM_COLORS,
         "pixels": patch_size[0] * patch_size[1] * channels,
     }[target]
     head = keras.layers.Dense(units, kernel_initializer="zeros", dtype="float32", name="patch_head")
     outputs = head(tokens)
     if target == "downsized":
-        shape = (num_patches, CELLS**2, NUM_COLOURS)
+        shape = (num_patches, CELLS**2, NUM_COLORS)
         outputs = keras.layers.Reshape(shape, dtype="float32", name="cells")(outputs)
     return outputs

@@ -18,7 +18,7 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.layers.bottleneck import Bottleneck
-from keras_vit.layers.layer import parts, variables_by_path
+from keras_vit.layers.layer import all_layers, variables_by_path
 from keras_vit.layers.normalization import GroupNorm
 from keras_vit.models.vit import ADDED_POSITIONS, default_grid
 
@@ -218,7 +218,7 @@ def position_table(model):
 
 def group_norms(model):
     """Return the GroupNorms of a model, also those within units of a ResNet."""
-    return [part for part in parts(model) if isinstance(part, GroupNorm)]
+    return [part for part in all_layers(model) if isinstance(part, GroupNorm)]
 
 
 def named_weights(model):

@@ -13,13 +13,13 @@ from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, Patch
 from keras_vit.layers.layer import (
     LORA_KERNELS,
     Dense,
-    KeepsParts,
-    freeze_parts,
-    frozen_parts,
-    parts,
+    KeepsSublayers,
+    all_layers,
+    frozen_paths,
+    restore_frozen,
     set_trainable,
 )
-from keras_vit.models.image_model import ImageModel, carry, image_spec_of, zero_head
+from keras_vit.models.image_model import ImageModel, copy_attributes, image_spec_of, zero_head
 from keras_vit.models.interpolation import (
     resize_line_embedding,
     resize_patch_kernel,
@@ -71,7 +71,7 @@ def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     check_backbone(model)
     if num_classes and is_segmenter(model):
         raise ValueError("`model` must classify images. Received: a segmenter")
-    model = plain(model)
+    model = with_float_kernels(model)
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     new = copy_model(kind(model.input, representation(model), name=model.name))
     if num_classes:
@@ -81,7 +81,7 @@ def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     changes = {"num_classes": num_classes, "classifier_activation": None}
     if hasattr(getattr(model, "options", None), "projection_dim"):
         changes |= {"representation_size": None, "projection_dim": None}
-    carry(model, new, keeps_head=False, **changes)
+    copy_attributes(model, new, keeps_head=False, **changes)
     return new
 
 
@@ -133,7 +133,7 @@ def resize_by(method, model, image_size=None, patch_size=None):
     With a `patch_size` the method is FlexiViT's.
     """
     check_backbone(model)
-    model = plain(model)
+    model = with_float_kernels(model)
     *shape, channels = model.inputs[0].shape[1:]
     if image_size is not None:
         shape = as_pair(image_size, "image_size")
@@ -175,7 +175,7 @@ def resize_by(method, model, image_size=None, patch_size=None):
 
     method = method if patch_size is None else "linear"
     resized = copy_model(model, layer, images=images, call=call, method=method)
-    carry(model, resized, **changes)
+    copy_attributes(model, resized, **changes)
     if isinstance(resized, ImageModel) and resized.input_shape != model.input_shape:
         # A model of any size has the size that its positions are stored for.
         resized.image_spec = model.image_spec.at(stored_size(resized), stored_size(model))
@@ -226,7 +226,7 @@ def freeze_blocks(model: keras.Model, num_blocks: int) -> None:
         )
     end = blocks[num_blocks - 1] + 1 if num_blocks else 0
     set_trainable(model, True)
-    if lora_parts(model):
+    if lora_layers(model):
         freeze_base(model)
     for layer in model.layers[:end]:
         layer.trainable = False
@@ -236,54 +236,54 @@ def freeze_base(model):
     """Train only the matrices of LoRA, if there are any, and the head."""
     set_trainable(model, True)
     for layer in model.layers:
-        has_lora = lora_parts(layer)
+        has_lora = lora_layers(layer)
         if layer.name not in HEAD_LAYERS and not has_lora:
             set_trainable(layer, False)
         for weight in layer.weights if has_lora else ():
             weight.trainable = weight.name.startswith("lora_")
 
 
-def dense_parts(model):
+def dense_layers(model):
     """Return the projections and MLP layers of a layer or a model, at any depth."""
-    return [part for part in parts(model) if isinstance(part, Dense)]
+    return [part for part in all_layers(model) if isinstance(part, Dense)]
 
 
-def lora_parts(model):
+def lora_layers(model):
     """Return the layers with LoRA, at any depth of a layer or a model."""
-    return [part for part in dense_parts(model) if part.lora_rank]
+    return [part for part in dense_layers(model) if part.lora_rank]
 
 
-def plain(model):
+def with_float_kernels(model):
     """Return a model without LoRA and with float kernels; itself, or else a new one.
 
     All layers of a new model are trained. The given model does not change.
     """
-    kernels = plain_kernels(model)
+    kernels = float_kernels(model)
     if not kernels:
         return model
 
     def layer(old):
         config, changes = old.get_config(), {"trainable": True}
-        if any(f"{part.path}/kernel" in kernels for part in parts(old)):
+        if any(f"{part.path}/kernel" in kernels for part in all_layers(old)):
             changes["dtype"] = old.dtype_policy.name.rpartition("_from_")[2]
             changes |= {"lora": None} if "lora" in config else {}
         return copy_layer(old, **changes)
 
     new = copy_model(model, layer, values=kernels, keeps_frozen=False)
-    carry(model, new)
+    copy_attributes(model, new)
     return new
 
 
-def plain_kernels(model):
-    """Return the `plain_kernel` of the layers with LoRA or quantized kernels, by its path."""
+def float_kernels(model):
+    """Return the `float_kernel` of the layers with LoRA or quantized kernels, by its path."""
     return {
-        f"{part.path}/kernel": plain_kernel(part)
-        for part in parts(model)
+        f"{part.path}/kernel": float_kernel(part)
+        for part in all_layers(model)
         if isinstance(part, keras.layers.Dense) and (part.quantization_mode or part.lora_rank)
     }
 
 
-def plain_kernel(layer):
+def float_kernel(layer):
     """Return the float kernel with which a dense layer computes the same without its changes."""
     kernel = base_kernel(layer)
     if not getattr(layer, "lora_rank", None):
@@ -315,7 +315,7 @@ def copy_layer(layer, **changes):
     Its kernels are quantized like those of the layer, unless `dtype` is changed.
     """
     new = type(layer).from_config({**layer.get_config(), **changes})
-    if isinstance(layer, KeepsParts) and "dtype" not in changes and dense_parts(layer):
+    if isinstance(layer, KeepsSublayers) and "dtype" not in changes and dense_layers(layer):
         config = layer.get_build_config()
         if "quantized" in config:
             new.build_from_config(config)
@@ -344,7 +344,7 @@ def copy_model(
         keeps_frozen: whether the layers and variables that are frozen in the model are frozen.
 
     Returns:
-        A model of the class of the given one, which carries nothing: see `carry`.
+        A model of the class of the given one, which carries nothing: see `copy_attributes`.
     """
     inputs = images
     if images is not None:
@@ -376,7 +376,7 @@ def keep_frozen(model, new, has_new_head=False):
             set_trainable(twin, False)
         else:
             twin.trainable = layer.trainable
-            freeze_parts(twin, frozen_parts(layer))
+            restore_frozen(twin, frozen_paths(layer))
 
 
 def _new_stride(model, patch_size):

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import keras
 
 from keras_vit.layers.layer import quantize_layer
-from keras_vit.models.image_model import carry
+from keras_vit.models.image_model import copy_attributes
 from keras_vit.models.structure import find_blocks
 from keras_vit.models.surgery import (
     copy_layer,
     copy_model,
-    dense_parts,
+    dense_layers,
     freeze_base,
-    lora_parts,
-    plain,
+    lora_layers,
+    with_float_kernels,
 )
 
 
@@ -51,14 +51,14 @@ def enable_lora(
     >>> sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
     37443
     """
-    found = [part for block in find_blocks(model) for part in dense_parts(block)]
+    found = [part for block in find_blocks(model) for part in dense_layers(block)]
     names = list(dict.fromkeys(part.name for part in found))
     layers = names if layers is None else list(layers)
     if not layers or not set(layers) <= set(names):
         raise ValueError(
             f"`layers` must be names of {', '.join(names)}. Received: layers={layers!r}"
         )
-    if lora_parts(model) or any(part.quantization_mode == "float8" for part in found):
+    if lora_layers(model) or any(part.quantization_mode == "float8" for part in found):
         raise ValueError("`model` must have no LoRA and no float8. Received: a model with them")
     blocks = [block.name for block in find_blocks(model)]
     lora = dict.fromkeys(layers, (rank, rank if alpha is None else alpha))
@@ -67,7 +67,7 @@ def enable_lora(
         return copy_layer(old, **({"lora": lora} if old.name in blocks else {}))
 
     new = copy_model(model, layer)
-    carry(model, new)
+    copy_attributes(model, new)
     freeze_base(new)
     return new
 
@@ -87,7 +87,7 @@ def merge_lora(model: keras.Model) -> keras.Model:
     >>> len(keras_vit.merge_lora(model).weights) == len(model.weights) - 12 * 6 * 2
     True
     """
-    return plain(model)
+    return with_float_kernels(model)
 
 
 def quantize(model: keras.Model, mode: str) -> keras.Model:
@@ -115,14 +115,14 @@ def quantize(model: keras.Model, mode: str) -> keras.Model:
     >>> keras_vit.quantize(model, "int8").get_layer("block_0").mlp.dense_0.kernel.dtype
     'int8'
     """
-    modes = {part.quantization_mode for part in dense_parts(model)}
-    if modes != {None} or (mode == "float8" and lora_parts(model)):
+    modes = {part.quantization_mode for part in dense_layers(model)}
+    if modes != {None} or (mode == "float8" and lora_layers(model)):
         raise ValueError(
             "`model` must have blocks, not be quantized, and have no LoRA for float8. "
             f"Received: a model with kernels in {modes or 'no blocks'}, mode={mode!r}"
         )
     new = copy_model(model)
-    carry(model, new)
-    for part in dense_parts(new):
+    copy_attributes(model, new)
+    for part in dense_layers(new):
         quantize_layer(part, mode)
     return new

@@ -9,8 +9,8 @@ from keras_vit.models.options import Options, ResNetOptions, VitOptions, is_resn
 def _vit(name, patch_size, width, depth, num_heads, mlp_dim, resnet_stages=None, gated_mlp=False):
     sizes = patch_size, width, depth, num_heads, mlp_dim
     # Gated MLPs of published models are SwiGLUs.
-    facts = {"gated_mlp": True, "activation": "silu"} if gated_mlp else {}
-    return VitOptions(*sizes, resnet_stages=resnet_stages, image_size=None, name=name, **facts)
+    changes = {"gated_mlp": True, "activation": "silu"} if gated_mlp else {}
+    return VitOptions(*sizes, resnet_stages=resnet_stages, image_size=None, name=name, **changes)
 
 
 def _bit(name, stages, width):

@@ -34,8 +34,8 @@ from keras_vit.models.structure import (
 )
 from keras_vit.models.variants import match_variant
 from keras_vit.serving.formats import (
-    FACTS,
     FORMATS,
+    METADATA_FILE,
     SIGNATURES,
     USUAL_SIGNATURES,
     format_of,
@@ -66,7 +66,7 @@ def export(
     warmup_batch_sizes: Sequence[int] | None = None,
     quantize: str | None = None,
     calibration: Any = None,
-    facts: dict | None = None,
+    metadata: dict | None = None,
 ) -> pathlib.Path:
     """Write a model for serving, to `directory/<version>/`.
 
@@ -115,7 +115,7 @@ def export(
         quantize: `"int8"`, `"float16"` or `"bfloat16"`, if the format has it; `None` for float32.
         calibration: float32 `(images, height, width, 3)`, some preprocessed images like those that
             will be served; for int8 in ONNX and OpenVINO.
-        facts: dictionary of further entries of `model.json`.
+        metadata: dictionary of further entries of `model.json`.
 
     Returns:
         The `pathlib.Path` of the version.
@@ -160,7 +160,7 @@ def export(
         }
         if warmup_batch_sizes is None and importlib.util.find_spec("tensorflow_serving"):
             warmup_batch_sizes = (batch_size or 1,)
-    text = json.dumps({**(facts or {}), **_facts(model, format, quantize)}, indent=2)
+    text = json.dumps({**(metadata or {}), **_metadata(model, format, quantize)}, indent=2)
     with new_version(directory, version) as (folder, publish):
         written = folder / "written"
         written.mkdir()
@@ -168,7 +168,7 @@ def export(
             row.implementation.write(model, written / row.file_name, folder, **settings)
         if class_names:
             write_labels(written, class_names)
-        (written / FACTS).write_text(f"{text}\n", encoding="utf-8")
+        (written / METADATA_FILE).write_text(f"{text}\n", encoding="utf-8")
         if row.has_signatures and warmup_batch_sizes:
             # It imports TensorFlow.
             from keras_vit.serving.warmup import write_warmup
@@ -226,7 +226,7 @@ def _check_calibration(images):
     return array.astype("float32")
 
 
-def _facts(model, format, quantize):
+def _metadata(model, format, quantize):
     """Return the entries of `model.json` that every export has.
 
     `options` are those that differ from the defaults of the variant, which may be `None`.

@@ -100,7 +100,7 @@ def upright(encoded, image):
     return tf.io.encode_png(turn_upright(image, orientation)).numpy()
 
 
-def find_images(paths):
+def list_image_files(paths):
     """List image files: the paths themselves, and for folders the images in and below them.
 
     Images are recognized as in datasets. The number of other files in a folder is logged.

@@ -17,7 +17,7 @@ from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.geometry import ImageMaker, evaluation_image
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.models.features import feature_extractor
-from keras_vit.models.image_model import carry, check_images, image_spec_of
+from keras_vit.models.image_model import check_images, copy_attributes, image_spec_of
 from keras_vit.models.inference import for_inference
 from keras_vit.models.structure import (
     check_backbone,
@@ -28,8 +28,8 @@ from keras_vit.models.structure import (
     stored_size,
     warn_of_zero_head,
 )
-from keras_vit.models.surgery import copy_layer, copy_model, plain
-from keras_vit.serving.formats import FACTS, LABELS, find_export, format_of, needing
+from keras_vit.models.surgery import copy_layer, copy_model, with_float_kernels
+from keras_vit.serving.formats import LABELS, METADATA_FILE, find_export, format_of, needing
 from keras_vit.serving.image_files import upright
 
 CLASS_OUTPUTS = ("prediction", "probability", "probabilities", "logits")
@@ -176,8 +176,8 @@ def export_runner(version, outputs=None, image_size=None):
     try:
         with needing(row.name):
             run, image_shape, batch_size = row.implementation.load(file, output)
-        facts = json.loads((version / FACTS).read_text(encoding="utf-8"))
-        own_size, image_spec = tuple(facts["image_size"]), ImageSpec(**facts["image_spec"])
+        metadata = json.loads((version / METADATA_FILE).read_text(encoding="utf-8"))
+        own_size, image_spec = tuple(metadata["image_size"]), ImageSpec(**metadata["image_spec"])
     except ImportError:
         raise
     # Each runtime raises exceptions of its own, and some of them are plain `Exception`s.
@@ -193,7 +193,7 @@ def export_runner(version, outputs=None, image_size=None):
     labels, size = version / LABELS, image_size or own_size
     names = labels.read_text(encoding="utf-8-sig").splitlines() if labels.is_file() else None
     spec = image_spec.at(size, own_size)
-    return Runner(run, image_shape, batch_size, size, spec, names, facts.get("thresholds"))
+    return Runner(run, image_shape, batch_size, size, spec, names, metadata.get("thresholds"))
 
 
 def model_runner(model, outputs=None, batch_size=32, dtype=None):
@@ -248,6 +248,6 @@ def _in_dtype(model, dtype):
         is_kept = old.name in ("head", "logits") or isinstance(old, keras.layers.InputLayer)
         return copy_layer(old, **({} if is_kept else {"dtype": policy}))
 
-    new = copy_model(plain(model), layer)
-    carry(model, new)
+    new = copy_model(with_float_kernels(model), layer)
+    copy_attributes(model, new)
     return new

@@ -12,7 +12,7 @@ from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import replacing
 from keras_vit.data.images.geometry import resize
 from keras_vit.data.images.scaling import preprocess
-from keras_vit.serving.formats import FACTS, needing
+from keras_vit.serving.formats import METADATA_FILE, needing
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 # TF Serving's `kMaxNumRecords`: a model with more requests is not loaded.
@@ -60,12 +60,12 @@ def write_warmup(saved_model_dir, batch_sizes, name="default"):
 
 def _requests(path, batch_sizes):
     """Yield for each request the name of the signature, and a dictionary of the input."""
-    facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
+    metadata = json.loads((path / METADATA_FILE).read_text(encoding="utf-8"))
     for signature_name, signature in sorted(tf.saved_model.load(path).signatures.items()):
         # The batch size of encoded images is recorded in the outputs only.
         fixed = next(iter(signature.structured_outputs.values())).shape[0]
         ((input_name, spec),) = signature.structured_input_signature[1].items()
-        for example in _examples(spec, facts["image_size"]):
+        for example in _examples(spec, metadata["image_size"]):
             for size in batch_sizes if fixed is None else (fixed,):
                 yield signature_name, {input_name: np.repeat(example[None], size, axis=0)}
 

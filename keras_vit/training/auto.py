@@ -38,8 +38,8 @@ SMALL_BATCH, SHORT_STEP = 32, 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
-    """Facts about the data and the model that determine the settings.
+class RuleInputs:
+    """RuleInputs about the data and the model that determine the settings.
 
     Args:
         counts: number of training images of each class that has any.
@@ -85,41 +85,41 @@ class Facts:
         return 32 if is_resnet(self.options) else math.lcm(*self.options.stride)
 
 
-def _batch_size(facts, settings):
-    return min(max(2 ** round(math.log2(facts.seen / 500)), 32), 512)
+def _batch_size(inputs, settings):
+    return min(max(2 ** round(math.log2(inputs.seen / 500)), 32), 512)
 
 
-def _steps(facts, settings):
-    return max(_in_epochs(facts.seen / settings["batch_size"]), 20)
+def _steps(inputs, settings):
+    return max(_in_epochs(inputs.seen / settings["batch_size"]), 20)
 
 
-def _image_size(facts, settings):
-    size = facts.usual_size
-    return facts.fitting(min(facts.side, 384 / 224 * size)) if facts.side > size else size
+def _image_size(inputs, settings):
+    size = inputs.usual_size
+    return inputs.fitting(min(inputs.side, 384 / 224 * size)) if inputs.side > size else size
 
 
-def _min_crop_area(facts, settings):
-    return 0.5 if facts.num_images < 20_000 else settings["min_crop_area"]
+def _min_crop_area(inputs, settings):
+    return 0.5 if inputs.num_images < 20_000 else settings["min_crop_area"]
 
 
-def _class_balance(facts, settings):
-    return "sampling" if max(facts.counts) > 1.5 * min(facts.counts) else "none"
+def _class_balance(inputs, settings):
+    return "sampling" if max(inputs.counts) > 1.5 * min(inputs.counts) else "none"
 
 
-def _monitor(facts, settings):
+def _monitor(inputs, settings):
     return "val_balanced_accuracy" if settings["class_balance"] == "sampling" else None
 
 
-def _learning_rate(facts, settings):
-    is_small = facts.is_pretrained and settings["batch_size"] < 512
+def _learning_rate(inputs, settings):
+    is_small = inputs.is_pretrained and settings["batch_size"] < 512
     return 0.01 if is_small else settings["learning_rate"]
 
 
-def _warmup_steps(facts, settings):
+def _warmup_steps(inputs, settings):
     return min(max(settings["steps"] // 10, 1), 500)
 
 
-# What is decided, in this order: a setting, the rule that returns it from the `Facts` and a
+# What is decided, in this order: a setting, the rule that returns it from the `RuleInputs` and a
 # dictionary of the settings so far, and the reason, which is logged. The crops and the rate of few
 # images were chosen on images of CIFAR-10 (`benchmarks/auto.py`).
 RULES = (
@@ -177,19 +177,19 @@ def auto_recipe(
     if minutes is not None and not (is_number(minutes) and minutes > 0):
         raise ValueError(f"`minutes` must be a positive number. Received: minutes={minutes!r}")
     check_model_path(model)
-    facts = find_facts(data, model, split, **options)
-    recipe = dataclasses.replace(recipe_for_images(facts, seed, image_size), upright=upright)
+    inputs = find_rule_inputs(data, model, split, **options)
+    recipe = dataclasses.replace(recipe_for_images(inputs, seed, image_size), upright=upright)
     if minutes is None and not has_accelerator():
         minutes = CPU_MINUTES
-    smallest = image_size or facts.usual_size
-    return _for_machine(recipe, facts, model, minutes, may_freeze, smallest)
+    smallest = image_size or inputs.usual_size
+    return _for_machine(recipe, inputs, model, minutes, may_freeze, smallest)
 
 
-def find_facts(data, model, split="train", **options):
-    """Return the `Facts` of a dataset and a model; arguments and errors as in `auto_recipe`."""
+def find_rule_inputs(data, model, split="train", **options):
+    """Return the `RuleInputs` of a dataset and a model; arguments are those of `auto_recipe`."""
     options = {name: value for name, value in options.items() if value}
     source = load(data, split, 32, 1, **options).info.dataset.source
-    if source.has_masks or source.has_several_labels:
+    if source.has_masks or source.is_multi_label:
         raise ValueError(
             "`auto` needs images of one label each; `train segment` takes masks, `train finetune "
             f"--loss sigmoid` several labels. Received: data={data!r}"
@@ -206,20 +206,26 @@ def find_facts(data, model, split="train", **options):
     else:
         model_options = inspect_checkpoint(find_model(model)).options
     side = int(np.median(sides)) if sides else max(model_options.image_size)
-    return Facts(tuple(counts.tolist()), side, model_options, not is_variant(model))
+    return RuleInputs(tuple(counts.tolist()), side, model_options, not is_variant(model))
 
 
-def recipe_for_images(facts, seed=0, image_size=None):
+def recipe_for_images(inputs, seed=0, image_size=None):
     """Return the recipe for the images, whatever the machine; arguments as in `auto_recipe`."""
     settings = vars(RECIPES["finetune"])
-    if not facts.is_pretrained:
+    if not inputs.is_pretrained:
         _log("the model has random weights: it is trained from scratch, by AdamW")
         settings = {**vars(RECIPES["pretrain"]), "decay": "cosine", "epochs": None, "dropout": 0.0}
         settings |= {"pre_logits": False, "clip_norm": 1.0, "learning_rates": (3e-4, 1e-3, 3e-3)}
-    counts = facts.num_images, len(facts.counts), min(facts.counts), max(facts.counts), facts.side
+    counts = (
+        inputs.num_images,
+        len(inputs.counts),
+        min(inputs.counts),
+        max(inputs.counts),
+        inputs.side,
+    )
     _log("%d training images of %d classes, %d to %d of each, of %d pixels", *counts)
     for name, rule, reason in RULES:
-        value = rule(facts, settings)
+        value = rule(inputs, settings)
         if name == "image_size" and image_size is not None:
             value, reason = image_size, "as given"
         _log("%s %s: %s", name, value, reason)
@@ -232,36 +238,36 @@ def _in_epochs(steps):
     return int(steps) // 10 * 10
 
 
-def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
+def _for_machine(recipe, inputs, model, minutes, may_freeze, smallest):
     """Return the recipe that fits into the memory and the time of this machine.
 
     To meet the time, images may get smaller, down to `smallest` pixels.
     """
     measured = dataclasses.replace(recipe, image_size=min(recipe.image_size, smallest))
     _log("measuring the time of a training step")
-    part, seconds = _measure(measured, model, len(facts.counts))
+    part, seconds = _measure(measured, model, len(inputs.counts))
     per_pixel = seconds / measured.image_size**2
     pixels = part * measured.image_size**2
     recipe, measured = _divided(recipe, pixels), _divided(measured, pixels)
     limit = math.inf if minutes is None else 60 * minutes
     chosen, gave_up = recipe, []
-    if _estimate(chosen, facts, per_pixel) > limit and measured != recipe:
+    if _estimate(chosen, inputs, per_pixel) > limit and measured != recipe:
         chosen, gave_up = measured, [f"{recipe.image_size} pixels"]
-    if _estimate(chosen, facts, per_pixel) > limit:
-        share = max(limit - START, 0) / (_estimate(chosen, facts, per_pixel) - START)
-        fewest = FEWEST_PASSES * facts.num_images / recipe.batch_size
+    if _estimate(chosen, inputs, per_pixel) > limit:
+        share = max(limit - START, 0) / (_estimate(chosen, inputs, per_pixel) - START)
+        fewest = FEWEST_PASSES * inputs.num_images / recipe.batch_size
         steps = _in_epochs(share * chosen.steps)
         # A head on random features learns nothing.
-        if steps >= max(fewest, 20) or not (facts.is_pretrained and may_freeze):
+        if steps >= max(fewest, 20) or not (inputs.is_pretrained and may_freeze):
             steps = max(steps, 20)
             gave_up.append(f"{recipe.steps - steps} of {recipe.steps} steps")
             chosen = dataclasses.replace(chosen, steps=steps, warmup_steps=max(steps // 10, 1))
         else:
             gave_up.append("training all layers: the backbone is frozen")
             chosen = dataclasses.replace(chosen, freeze=True, accumulation_steps=1)
-    estimate = _estimate(chosen, facts, per_pixel)
+    estimate = _estimate(chosen, inputs, per_pixel)
     part = chosen.batch_size // chosen.accumulation_steps
-    passes = chosen.steps * chosen.batch_size / facts.num_images
+    passes = chosen.steps * chosen.batch_size / inputs.num_images
     _log("%d images at a time, %.1f passes", part, passes)
     if gave_up:
         what = ", ".join(gave_up)
@@ -301,12 +307,12 @@ def _divided(recipe, pixels):
     return dataclasses.replace(recipe, accumulation_steps=recipe.batch_size // part)
 
 
-def _estimate(recipe, facts, seconds_per_pixel):
+def _estimate(recipe, inputs, seconds_per_pixel):
     """Return the seconds of a run."""
     seconds = seconds_per_pixel * recipe.image_size**2
     if recipe.freeze:
         # A forward pass is a third of a step; the head takes almost no time.
-        return START + facts.num_images * seconds / 3 * OVERHEAD
+        return START + inputs.num_images * seconds / 3 * OVERHEAD
     return START + recipe.steps * recipe.batch_size * seconds * OVERHEAD
 
 

@@ -101,7 +101,7 @@ def check_teacher_settings(recipe, teacher):
 
 
 def distill(recipe, model, teacher, class_names):
-    """Return the `Distiller` of a run, and the facts to record about the teacher."""
+    """Return the `Distiller` of a run, and the metadata to record about the teacher."""
     known, num_classes = getattr(teacher, "class_names", None), check_classifier(teacher)
     names = known or class_names
     # Other projects name ImageNet's classes by words, datasets by synsets, in the same order.

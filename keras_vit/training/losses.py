@@ -34,7 +34,7 @@ def make_loss(recipe: Recipe, is_sparse: bool = True) -> Any:
     )
 
 
-def masked_patch_loss(target: str = "mean_colour") -> Any:
+def masked_patch_loss(target: str = "mean_color") -> Any:
     """Make the loss of a masked patch predictor, a mean over corrupted patches.
 
     The sample weights of `keras_vit.data.mask_patches` select the corrupted patches.

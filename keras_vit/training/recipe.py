@@ -144,7 +144,7 @@ class Recipe:
         steps: number of updates of the weights.
         weight_decay: decoupled weight decay of kernels; it is multiplied by the learning rate.
         loss: `"softmax"` or `"sigmoid"`, the cross-entropy of the softmax or of one sigmoid per
-            class; a target of masked patch prediction, `"mean_colour"` (mean color of a
+            class; a target of masked patch prediction, `"mean_color"` (mean color of a
             patch), `"downsized"` (colors of 4 x 4 parts) or `"pixels"`; or `"segmentation"`, the
             cross-entropy of the softmax of each pixel.
         label_smoothing: share of a label that is spread over all classes; softmax only.

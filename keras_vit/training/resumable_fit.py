@@ -173,19 +173,19 @@ class ResumableFit:
         """Return the batch to resume after, the images skipped so far, and callbacks."""
         if state is None:
             return 0, [], []
-        arrays, facts = state
-        self.history = facts["history"]
+        arrays, metadata = state
+        self.history = metadata["history"]
         self._write_metrics()
-        is_over = facts["batch"] == self.epochs * self.batches_per_epoch
+        is_over = metadata["batch"] == self.epochs * self.batches_per_epoch
         text = "the run ended after batch %d" if is_over else "resuming after batch %d"
-        logging.getLogger("keras_vit").info(text, facts["batch"])
+        logging.getLogger("keras_vit").info(text, metadata["batch"])
         metrics = restore(self.task.model, arrays)
-        if facts["thresholds"]:
-            self.model.thresholds = facts["thresholds"]
+        if metadata["thresholds"]:
+            self.model.thresholds = metadata["thresholds"]
         callbacks = [RestoreRandomStates(arrays)]
-        if facts["batch"] % self.batches_per_epoch:
+        if metadata["batch"] % self.batches_per_epoch:
             callbacks.append(RestoreMetrics(metrics))
-        return facts["batch"], facts["skipped"], callbacks
+        return metadata["batch"], metadata["skipped"], callbacks
 
     def _measuring(self):
         return [callback for callback in self.callbacks if isinstance(callback, MeasureRegularly)]
@@ -235,7 +235,7 @@ class ResumableFit:
                 self.history,
                 self.model,
                 self._write_metrics,
-                class_names=task.facts.get("class_names"),
+                class_names=task.metadata.get("class_names"),
                 monitor=self.recipe.monitor,
                 predictor=task.predictor,
             ),
@@ -245,7 +245,9 @@ class ResumableFit:
             # For those before them, this stop is not the end of the run.
             *last_callbacks,
         ]
-        saving = SaveState(self.states, batch, self.save_steps, self.batches_per_epoch, self._facts)
+        saving = SaveState(
+            self.states, batch, self.save_steps, self.batches_per_epoch, self._metadata
+        )
         datasets = [batches for batches in (self.train, self.validation) if batches is not None]
         with explaining_errors(*datasets), saving:
             task.model.fit(
@@ -266,7 +268,7 @@ class ResumableFit:
             return []
         return [StopEarly(self.history, self.recipe.patience, self.recipe.monitor)]
 
-    def _facts(self):
+    def _metadata(self):
         return {
             "history": self.history,
             "skipped": self.train.info.skipped.reasons,

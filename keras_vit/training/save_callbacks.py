@@ -18,7 +18,7 @@ from keras_vit.checkpoints.run_files import (
     PREDICTOR_MODEL,
 )
 from keras_vit.core.files import replacing
-from keras_vit.models.image_model import ImageModel, carry
+from keras_vit.models.image_model import ImageModel, copy_attributes
 from keras_vit.models.keras_files import check_finite
 from keras_vit.training.callbacks import (
     NotFiniteError,
@@ -88,16 +88,16 @@ class SaveState(keras.callbacks.Callback):
         batch: number of batches of the run so far.
         every: number of batches between two saved states; each epoch ends with one too.
         batches_per_epoch: number of batches in an epoch.
-        facts: function that returns what else to save.
+        metadata: function that returns what else to save.
     """
 
-    def __init__(self, states, batch, every, batches_per_epoch, facts):
+    def __init__(self, states, batch, every, batches_per_epoch, metadata):
         super().__init__()
         self.states = states
         self.batch = batch
         self.every = every
         self.batches_per_epoch = batches_per_epoch
-        self.facts = facts
+        self.metadata = metadata
         self._asked_by = None
 
     def __enter__(self):
@@ -140,7 +140,7 @@ class SaveState(keras.callbacks.Callback):
         else:
             # Keras's optimizers do not keep the norm.
             _check_weights(self.model)
-        self.states.save(self.model, self.batch, self.facts())
+        self.states.save(self.model, self.batch, self.metadata())
         self._stop_if_asked()
 
     def _stop_if_asked(self):
@@ -188,7 +188,7 @@ def _without_optimizer(model, class_names):
     model = _on_one_device(model)
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     new = kind(model.input, model.output, name=model.name, trainable=model.trainable)
-    carry(model, new)
+    copy_attributes(model, new)
     # The model that predicts masked patches has other outputs than classes.
     if class_names and kind is ImageModel and new.output_shape[-1] == len(class_names):
         new.class_names = class_names
@@ -210,7 +210,7 @@ def _on_one_device(model):
             new.assign(arrays[old.path] if old.path in arrays else ops.convert_to_numpy(old))
     finally:
         keras.distribution.set_distribution(distribution)
-    carry(model, copy)
+    copy_attributes(model, copy)
     return copy
 
 

@@ -16,7 +16,7 @@ from keras_vit.models import find_variant, freeze_blocks, replace_head, resize
 from keras_vit.models.dense import backbone, segmenter
 from keras_vit.models.image_model import image_spec_of
 from keras_vit.models.options import is_resnet
-from keras_vit.models.surgery import dense_parts, freeze_base
+from keras_vit.models.surgery import dense_layers, freeze_base
 from keras_vit.models.tuning import enable_lora, quantize
 from keras_vit.models.variants import builder_name, is_variant
 from keras_vit.models.vit import build_model
@@ -117,7 +117,7 @@ def _make_model(recipe, model, num_classes, dtype):
     size = (recipe.image_size, recipe.image_size)
     if num_classes is None or trained.input_shape[1:3] != size:
         trained = resize(trained, size)
-    modes = {part.quantization_mode for part in dense_parts(loaded)} - {None}
+    modes = {part.quantization_mode for part in dense_layers(loaded)} - {None}
     for mode in modes if recipe.lora_rank is None else ():
         logging.getLogger("keras_vit").warning("the kernels in %s are trained as floats", mode)
     return quantize(trained, *modes) if modes and recipe.lora_rank is not None else trained

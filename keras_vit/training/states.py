@@ -21,14 +21,14 @@ class States:
     """The states of a run in a directory, one file each, of which the last are kept.
 
     A state is an `.npz` file of all variables (weights, random seeds, optimizer, metrics), named as
-    `named_variables` does, and of `facts` in JSON.
+    `named_variables` does, and of `metadata` in JSON.
     """
 
     def __init__(self, directory, keep=2):
         self.directory = pathlib.Path(directory)
         self.keep = keep
 
-    def save(self, model, batch, facts):
+    def save(self, model, batch, metadata):
         """Save the state after a number of batches, and delete the oldest."""
         # The other processes have a directory of their own, which is removed.
         if not is_first_process():
@@ -36,10 +36,10 @@ class States:
         self.directory.mkdir(exist_ok=True)
         variables = {**named_variables(model), **named_metrics(model)}
         arrays = {name: _to_numpy(variable) for name, variable in variables.items()}
-        facts = json.dumps({"batch": batch, **facts})
+        metadata = json.dumps({"batch": batch, **metadata})
         path = self.directory / f"batch-{batch:09d}.npz"
         with replacing(path) as partial, partial.open("wb") as file:
-            np.savez(file, facts=facts, **random_states(), **arrays)
+            np.savez(file, metadata=metadata, **random_states(), **arrays)
         paths = self._paths()
         newest = paths.index(path)
         # Later ones are damaged, or the run would have resumed from them; a process that was killed
@@ -49,13 +49,13 @@ class States:
             each.unlink(missing_ok=True)
 
     def load(self):
-        """Return `(arrays, facts)` of the last state that can be read; `None` without states."""
+        """Return `(arrays, metadata)` of the last state that can be read; `None` without states."""
         paths = self._paths()[::-1]
         for path in paths:
             try:
                 arrays = read_npz(path)
-                facts = json.loads(str(arrays.pop("facts")))
-                return arrays, facts
+                metadata = json.loads(str(arrays.pop("metadata")))
+                return arrays, metadata
             # Errors of damaged files have many types.
             except Exception as error:
                 logging.getLogger("keras_vit").warning("%s cannot be read: %s", path, error)

@@ -25,7 +25,7 @@ from keras_vit.training.losses import (
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The arguments of `model.compile` and `model.fit`, and facts to record in `run.json`.
+    """The arguments of `model.compile` and `model.fit`, and metadata to record in `run.json`.
 
     `predictor` is a model to save besides the one of the run, or `None`; `measures_precision` is
     whether the mean average precision of images with several labels is measured.
@@ -36,7 +36,7 @@ class Task:
     validation: object
     loss: object
     metrics: tuple[keras.metrics.Metric, ...]
-    facts: dict
+    metadata: dict
     class_weights: dict | None = None
     predictor: keras.Model | None = None
     measures_precision: bool = False
@@ -54,7 +54,7 @@ def make_task(recipe, model, train, validation, teacher=None):
     _check_monitor(recipe, task)
     if teacher is not None:
         distiller, found = distill(recipe, model, teacher, train.class_names)
-        task = dataclasses.replace(task, model=distiller, facts={**task.facts, **found})
+        task = dataclasses.replace(task, model=distiller, metadata={**task.metadata, **found})
     return task
 
 
@@ -68,7 +68,7 @@ def _classification_task(recipe, model, train, validation):
             f"`model` must have a head of the dataset's {len(names)} classes; "
             f"see `keras_vit.replace_head`. Received: a model of {num_classes} outputs"
         )
-    has_several = source.has_several_labels
+    has_several = source.is_multi_label
     is_sparse = not (has_several or train.one_hot)
     if source.has_masks or (has_several and recipe.loss != "sigmoid"):
         needed = SEGMENTATION if source.has_masks else "sigmoid"
@@ -85,7 +85,7 @@ def _classification_task(recipe, model, train, validation):
     weights = _class_weights(train) if recipe.class_balance == "weights" else None
     # Several processes would have to gather the logits.
     measures_precision = has_several and validation is not None and process()[1] == 1
-    loss, facts = make_loss(recipe, is_sparse), {"class_names": names}
+    loss, metadata = make_loss(recipe, is_sparse), {"class_names": names}
     if recipe.freeze:
         model, train, validation = _only_head(model, train, validation)
     return Task(
@@ -94,7 +94,7 @@ def _classification_task(recipe, model, train, validation):
         validation,
         loss,
         tuple(metrics),
-        facts,
+        metadata,
         class_weights=weights,
         measures_precision=measures_precision,
     )
@@ -112,7 +112,7 @@ def _only_head(model, train, validation):
 
 def _class_weights(train):
     """Return the weight of each class, as `model.fit` takes it: 1 for a class of mean size."""
-    if train.source.has_several_labels:
+    if train.source.is_multi_label:
         raise ValueError(
             "`class_balance` needs images of one class each. Received: images with several labels"
         )

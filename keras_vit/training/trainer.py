@@ -90,7 +90,7 @@ def train(
     resume: bool = False,
     save_steps: int = 1000,
     keep: int = 2,
-    facts: dict | None = None,
+    metadata: dict | None = None,
     epoch_examples: int | None = None,
     teacher: keras.Model | str | os.PathLike | None = None,
     keep_head: bool = False,
@@ -132,7 +132,7 @@ def train(
             ends with the weights that it would have had without the stop.
         save_steps: number of batches between two saved states; each epoch ends with one too.
         keep: number of states to keep.
-        facts: dictionary of what else to record in `run.json`.
+        metadata: dictionary of what else to record in `run.json`.
         epoch_examples: number of examples in one pass, which sets the number of steps; by default
             the number of training images. With the number of the whole dataset, training on a
             share of it takes the same number of steps.
@@ -236,7 +236,7 @@ def _settings(arguments, given):
         "data": None if objects["data"] else absolute_name(arguments["data"]),
         # A dataset orders the classes to keep itself.
         "classes": classes and sorted(classes),
-        "facts": arguments["facts"] or {},
+        "metadata": arguments["metadata"] or {},
         "teacher": teacher.name if objects["teacher"] else teacher and absolute_model_name(teacher),
         "measurements": measured,
         "objects": [name for name, is_object in objects.items() if is_object],
@@ -295,8 +295,8 @@ def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):
     """Compile the task of a recipe, and compare what it depends on with the run that is resumed."""
     task = make_task(recipe, model, *data, teacher)
     options = getattr(model, "options", None)
-    facts = {
-        **task.facts,
+    metadata = {
+        **task.metadata,
         "num_examples": data[0].num_examples,
         # Datasets that are given have their own.
         "makers": [repr(each.maker) for each in data if each is not None],
@@ -304,7 +304,7 @@ def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):
         "options": options
         and {n: v for n, v in vars(options).items() if n not in options.names("runtime")},
     }
-    run.add(facts)
+    run.add(metadata)
     run.add({"id": run.identity})
     epochs, updates_per_epoch = lengths
     # A teacher may have other dtypes.

@@ -6,7 +6,7 @@ import safetensors.numpy
 
 import keras_vit
 from keras_vit.checkpoints.archives import SafetensorsArchive
-from keras_vit.models.surgery import lora_parts
+from keras_vit.models.surgery import lora_layers
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.kernels import logits_of, small, tuned
 
@@ -44,7 +44,7 @@ def test_a_quantized_base_is_the_same(mode, tmp_path):
 
 def with_another_base(**options):
     model = fresh(**options)
-    for part in lora_parts(model):
+    for part in lora_layers(model):
         part.kernel.assign(np.random.default_rng(1).normal(size=part.kernel.shape))
     return model
 

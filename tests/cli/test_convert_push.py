@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import keras_vit
-from keras_vit.cli.convert import card_facts
+from keras_vit.cli.convert import card_metadata
 from tests.fixtures.checkpoints.hub_server import serving, use
 from tests.fixtures.checkpoints.hub_uploads import MEMBER
 from tests.fixtures.commands import CASE, error_of, failure_of, logits_of, run
@@ -80,10 +80,10 @@ def test_push_a_run_with_a_new_head(hub, finished_run, tmp_path, capsys):
 def test_reported_accuracy_of_published_weights():
     model = keras_vit.ViT_Ti16(num_classes=1000, image_size=384)
     name = "ViT_Ti16/augreg_imagenet2012_384"
-    facts = card_facts(model, name)
+    facts = card_metadata(model, name)
     assert facts["accuracy"].startswith("78.22 % on imagenet2012 (google-research/")
     assert (facts["source"], facts["finetuned"]) == (name, False)
-    assert "accuracy" not in card_facts(model, name, has_new_head=True)
+    assert "accuracy" not in card_metadata(model, name, has_new_head=True)
 
 
 def test_the_name_is_checked_before_anything_is_loaded(hub, unread, tmp_path, capsys):

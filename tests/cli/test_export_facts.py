@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from keras_vit.cli.export import facts_of
+from keras_vit.cli.export import export_metadata
 from keras_vit.models import vision_transformer
 from keras_vit.training.recipe import RECIPES
 from keras_vit.training.save_callbacks import save_model
@@ -45,9 +45,11 @@ def write_run(tmp_path, lines=LINES, **changes):
 def test_validation_accuracy_of_an_export(changes, expected, tmp_path):
     workdir, model = write_run(tmp_path, **changes)
     for name, accuracy in expected.items():
-        assert facts_of(model, workdir / f"{name}.keras").get("validation_accuracy") == accuracy
-        facts = facts_of(model, workdir / f"{name}.keras", quantize="int8")
+        assert (
+            export_metadata(model, workdir / f"{name}.keras").get("validation_accuracy") == accuracy
+        )
+        facts = export_metadata(model, workdir / f"{name}.keras", quantize="int8")
         assert facts.get("validation_accuracy_before_quantization") == accuracy
         assert "validation_accuracy" not in facts
     resized = vision_transformer(**{**TINY, "image_size": 16, "num_classes": 2})
-    assert "validation_accuracy" not in facts_of(resized, workdir)
+    assert "validation_accuracy" not in export_metadata(resized, workdir)

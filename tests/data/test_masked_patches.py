@@ -21,7 +21,7 @@ def dataset(count=6, batch_size=4):
     return tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
 
 
-def masked(target="mean_colour", **options):
+def masked(target="mean_color", **options):
     return list(mask_patches(dataset(), PATCH, target, **options).as_numpy_iterator())
 
 
@@ -52,7 +52,7 @@ def cell_classes(patch):
 @pytest.mark.parametrize(
     ("target", "describe", "dtype"),
     [
-        ("mean_colour", mean_class, "int32"),
+        ("mean_color", mean_class, "int32"),
         ("downsized", cell_classes, "int32"),
         ("pixels", np.ravel, "float32"),
     ],
@@ -75,7 +75,7 @@ def test_colors_and_classes():
 
 @pytest.mark.parametrize(("share", "count"), [(0.5, 4), (0.15, 1), (0.3, 2), (1.0, 8)])
 def test_weights_are_on_the_share_of_corrupted_patches(share, count):
-    for target, shape in (("mean_colour", ()), ("downsized", (16,)), ("pixels", ())):
+    for target, shape in (("mean_color", ()), ("downsized", (16,)), ("pixels", ())):
         for inputs, _, weights in masked(target, share=share):
             assert weights.shape == (len(inputs["images"]), PATCHES, *shape)
             weights = weights.reshape(-1, PATCHES, *shape[:1] or (1,))

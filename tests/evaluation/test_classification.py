@@ -98,7 +98,7 @@ def test_equal_logits_are_no_hits(model, digits, caplog):
     assert "the kernel of the model's head is zero" in record.getMessage()
 
 
-def several_labels(digits, labels):
+def multi_label(digits, labels):
     """Return digits with other labels: a row of zeros and ones for each image."""
     images = np.concatenate([batch for batch, _ in digits.as_numpy_iterator()])[: len(labels)]
     # Like a dataset of `load` with several labels.
@@ -113,7 +113,7 @@ def test_images_of_several_labels(model, digits):
     rng = np.random.default_rng(0)
     labels = (rng.random((30, 10)) < 0.2).astype("float32")
     labels[[3, 8, 9, 10, 11, 29]] = 0  # the third batch as a whole
-    dataset, images = several_labels(digits, labels)
+    dataset, images = multi_label(digits, labels)
     predicted = to_numpy(model(images)).argmax(-1)
     right = [labels[i, predicted[i]] for i in range(30) if labels[i].any()]
     assert 0 < sum(right) < len(right) < 30

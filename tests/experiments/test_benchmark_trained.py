@@ -7,7 +7,7 @@ import pytest
 import keras_vit
 from keras_vit.experiments import benchmark_process
 from keras_vit.experiments.benchmark import benchmark
-from keras_vit.models.surgery import dense_parts
+from keras_vit.models.surgery import dense_layers
 from tests.fixtures.models import classifier
 
 
@@ -32,7 +32,7 @@ def test_a_trained_model(run_directory):
         make(None, "training", None),
         make(48, "forward", "float32"),
     )
-    modes = [{part.quantization_mode for part in dense_parts(m)} - {None} for m in (own, trained)]
+    modes = [{part.quantization_mode for part in dense_layers(m)} - {None} for m in (own, trained)]
     assert modes == [{"int8"}, set()]
     assert (own.input_shape[1], own.output_shape[1], trained.output_shape[1]) == (24, 3, 1000)
     assert changed.input_shape[1] == 48

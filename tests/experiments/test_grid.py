@@ -7,7 +7,7 @@ import pytest
 from keras_vit.experiments.grid import by_setting, grid
 
 KINDS = ("class token", "mean of patches", "attention")
-FACTS = {"study": "poolings", "steps": 10}
+CONDITIONS = {"study": "poolings", "steps": 10}
 
 
 def settings_of(*models):
@@ -26,22 +26,22 @@ def measured(calls):
 
 def test_a_grid_goes_on(tmp_path):
     settings, calls = settings_of("a"), []
-    rows = grid(settings, [0], measured(calls), tmp_path / "new", FACTS)
+    rows = grid(settings, [0], measured(calls), tmp_path / "new", CONDITIONS)
     assert calls == [("a", 0)] * 3
     calls.clear()
-    rows = grid(settings, [0, 1], measured(calls), tmp_path / "new", FACTS)
+    rows = grid(settings, [0, 1], measured(calls), tmp_path / "new", CONDITIONS)
     assert calls == [("a", 1)] * 3
     assert by_setting(rows, "accuracy")["a, class token"] == [0.01, 0.011]
     assert {row["fewshot"] for row in rows} == {None}
     # Another model has no results yet.
     calls.clear()
-    grid(settings_of("b", "a"), [0], measured(calls), tmp_path / "new", FACTS)
+    grid(settings_of("b", "a"), [0], measured(calls), tmp_path / "new", CONDITIONS)
     assert calls == [("b", 0)] * 3
     with (tmp_path / "new" / "results.csv").open() as file:
         table = list(csv.DictReader(file))
     assert [row["seed"] for row in table] == ["0"] * 3 + ["1"] * 3 + ["0"] * 3
     # The rows that are asked for, in that order.
-    (row,) = grid({"a, attention": "a"}, [1], measured(calls), tmp_path / "new", FACTS)
+    (row,) = grid({"a, attention": "a"}, [1], measured(calls), tmp_path / "new", CONDITIONS)
     assert (row["setting"], row["seed"]) == ("a, attention", 1)
 
 
@@ -53,9 +53,9 @@ def test_a_stopped_grid_is_the_same_as_one_that_was_not(tmp_path):
 
     settings, whole = settings_of("a"), lambda setting, seed: {"accuracy": seed / 10}
     with pytest.raises(KeyboardInterrupt):
-        grid(settings, [0, 1], stop, tmp_path / "stopped", FACTS)
+        grid(settings, [0, 1], stop, tmp_path / "stopped", CONDITIONS)
     for name in ("stopped", "whole"):
-        grid(settings, [0, 1], whole, tmp_path / name, FACTS)
+        grid(settings, [0, 1], whole, tmp_path / name, CONDITIONS)
     stopped, at_once = (tmp_path / name / "results.csv" for name in ("stopped", "whole"))
     assert stopped.read_text() == at_once.read_text()
 
@@ -67,11 +67,11 @@ def test_processes_do_other_parts(tmp_path, capsys):
         if not done:
             done.append(1)
             # Another process finishes a setting meanwhile.
-            grid({"c": None}, [0], lambda *_: {"accuracy": 0.5}, path, FACTS)
+            grid({"c": None}, [0], lambda *_: {"accuracy": 0.5}, path, CONDITIONS)
         return {"accuracy": 0.25}
 
     done = []
-    rows = grid(settings, [0], run, path, FACTS)
+    rows = grid(settings, [0], run, path, CONDITIONS)
     assert by_setting(rows, "accuracy") == {"a": [0.25], "b": [0.25], "c": [0.5]}
     lines = ["[1/3] a, seed 0 ...", "[1/1] c, seed 0 ...", "[2/3] b, seed 0 ..."]
     assert capsys.readouterr().out.splitlines() == [*lines, "[3/3] c, seed 0: done before"]
@@ -79,15 +79,15 @@ def test_processes_do_other_parts(tmp_path, capsys):
 
 def test_a_grid_is_of_one_thing(tmp_path):
     settings = settings_of("a")
-    grid(settings, [0], measured([]), tmp_path, FACTS)
+    grid(settings, [0], measured([]), tmp_path, CONDITIONS)
     with pytest.raises(ValueError, match="begun with. Received: steps=20 instead of 10"):
-        grid(settings, [0], measured([]), tmp_path, {**FACTS, "steps": 20})
+        grid(settings, [0], measured([]), tmp_path, {**CONDITIONS, "steps": 20})
     with pytest.raises(ValueError, match="`resume` continues"):
-        grid(settings, [0], measured([]), tmp_path, FACTS, resume=False)
+        grid(settings, [0], measured([]), tmp_path, CONDITIONS, resume=False)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")
     with pytest.raises(ValueError, match="holds run.json"):
-        grid(settings, [0], measured([]), tmp_path / "run", FACTS)
+        grid(settings, [0], measured([]), tmp_path / "run", CONDITIONS)
 
 
 def test_facts_of_what_is_added_are_recorded(tmp_path):

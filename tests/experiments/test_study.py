@@ -71,15 +71,15 @@ def test_digests_of_a_study(tmp_path):
     root = write_folder(tmp_path / "photos", ("cat", "dog"), count=10)
     data = f"folder:{root}"
     plan = Plan("poolings", "digits_pretrain", data, tmp_path / "study")
-    before = plan.facts()
-    assert plan.facts() == before
+    before = plan.conditions()
+    assert plan.conditions() == before
     for path in root.rglob("*.jpg"):
         path.write_bytes(encode(random_image(), "JPEG"))
-    digest = lambda facts: facts[f"data {data}"]["train digest"]  # noqa: E731
-    assert digest(plan.facts()) != digest(before)
+    digest = lambda conditions: conditions[f"data {data}"]["train digest"]  # noqa: E731
+    assert digest(plan.conditions()) != digest(before)
     options = {"classes": ("0", "1"), "fewshot_classes": ("2", "3"), "fewshot_data": "digits"}
-    facts = Plan("data-size", "digits_pretrain", "digits", "study", **options).facts()
-    found = [facts["data digits"], facts["fewshot"]]
+    conditions = Plan("data-size", "digits_pretrain", "digits", "study", **options).conditions()
+    found = [conditions["data digits"], conditions["fewshot"]]
     digests = [value for of in found for name, value in of.items() if name.endswith(" digest")]
     assert len({*digests}) == len(digests) == 3 + 2
 
@@ -88,14 +88,14 @@ def test_each_pretraining_set_has_digests(tmp_path):
     names = [f"folder:{write_folder(tmp_path / n, ('cat', 'dog'), count=10)}" for n in "ab"]
     options = {"values": names, "finetune": "digits_finetune", "finetune_data": "digits"}
     plan = Plan("datasets", "digits_pretrain", None, tmp_path / "study", **options)
-    facts = plan.facts()
-    found = *(facts[f"data {name}"] for name in names), facts["finetune_data"]
+    conditions = plan.conditions()
+    found = *(conditions[f"data {name}"] for name in names), conditions["finetune_data"]
     assert len({of["train digest"] for of in found}) == 2
     # One of the datasets may be new.
-    grid({}, (), None, tmp_path / "new", facts)
-    fewer = dataclasses.replace(plan, values=names[:1]).facts()
+    grid({}, (), None, tmp_path / "new", conditions)
+    fewer = dataclasses.replace(plan, values=names[:1]).conditions()
     assert grid({}, (), None, tmp_path / "new", fewer) == []
-    changed = {**fewer, "finetune": {**facts["finetune"], "axial": True}}
+    changed = {**fewer, "finetune": {**conditions["finetune"], "axial": True}}
     with pytest.raises(ValueError, match="begun with. Received: finetune.axial=True"):
         grid({}, (), None, tmp_path / "new", changed)
 
@@ -115,10 +115,10 @@ def test_a_study_is_of_one_thing(options, tmp_path):
     arguments = ("poolings", "digits_pretrain", "digits", tmp_path / "study")
     without, given = Plan(*arguments), Plan(*arguments, **options)
     for name, before, now in (("a", without, given), ("b", given, without)):
-        grid({}, (), None, tmp_path / name, before.facts())
+        grid({}, (), None, tmp_path / name, before.conditions())
         with pytest.raises(ValueError, match=f"begun with.*{next(iter(options))[:7]}"):
-            grid({}, (), None, tmp_path / name, now.facts())
-    two = (Plan(*arguments, classes=names).facts() for names in (("0", "1"), ("1", "0")))
+            grid({}, (), None, tmp_path / name, now.conditions())
+    two = (Plan(*arguments, classes=names).conditions() for names in (("0", "1"), ("1", "0")))
     assert next(two) == next(two)
 
 
@@ -133,7 +133,7 @@ def test_masked_patches_take_any_recipe_of_classes():
     options = {"finetune": "digits_finetune", "finetune_data": "digits"}
     plan = Plan("pretraining", recipe, "digits", "study", **options)
     masked = dataclasses.replace(recipe, **plan.settings[1].changes)
-    assert (masked.loss, masked.boundaries, masked.head_bias) == ("mean_colour", (), 0.0)
+    assert (masked.loss, masked.boundaries, masked.head_bias) == ("mean_color", (), 0.0)
 
 
 @pytest.mark.parametrize("other", ["config.json", "model-2.safetensors"])

@@ -76,6 +76,6 @@ def test_a_stopped_choice_goes_on(tmp_path):
 def test_a_sweep_is_of_one_model(tmp_path):
     recipe = dataclasses.replace(small_recipe(), learning_rates=(0.01, 0.03))
     train = lambda recipe, workdir: [{"val_accuracy": recipe.learning_rate}]  # noqa: E731
-    choose_learning_rate(recipe, train, tmp_path, facts={"model": "a"})
+    choose_learning_rate(recipe, train, tmp_path, conditions={"model": "a"})
     with pytest.raises(ValueError, match="model='b' instead of 'a'"):
-        choose_learning_rate(recipe, train, tmp_path, facts={"model": "b"})
+        choose_learning_rate(recipe, train, tmp_path, conditions={"model": "b"})

@@ -67,7 +67,7 @@ def test_a_resumed_study_keeps_the_record_of_other_settings(tmp_path, tried):
 def test_masked_patches_have_no_accuracy_to_choose_by(tmp_path, tried):
     plan = plan_of(tmp_path, ("ViT_Ti16",))
     (setting,) = plan.settings
-    masked = dataclasses.replace(setting, changes={"loss": "mean_colour", "pre_logits": False})
+    masked = dataclasses.replace(setting, changes={"loss": "mean_color", "pre_logits": False})
     assert choose_values(plan, masked) is masked and not tried
 
 

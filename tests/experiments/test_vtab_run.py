@@ -114,8 +114,8 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
     assert tuple(accuracies) == RUN
     for task in RUN:
         directory = tmp_path / "vtab" / f"{task[5:]}-seed-0"
-        facts = json.loads((directory / "run.json").read_text())
-        assert (facts["data"], facts["split"]) == (task, "train+validation")
+        conditions = json.loads((directory / "run.json").read_text())
+        assert (conditions["data"], conditions["split"]) == (task, "train+validation")
         model = keras.models.load_model(directory / "last.keras")
         test = load(task, "test", 8, 40, data_dir=data_dir)
         assert accuracies[task] == pytest.approx(evaluate(model, test)["accuracy"])
@@ -137,13 +137,13 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
 def test_a_learning_rate_is_chosen_on_200_images(command, tmp_path, capsys, monkeypatch):
     trained = []
 
-    def train(recipe, model, data, workdir, split, validation, data_dir, facts, **options):
+    def train(recipe, model, data, workdir, split, validation, data_dir, conditions, **options):
         splits = (
             part and find_source(data, part, data_dir=data_dir) for part in (split, validation)
         )
         counts = [source and source.num_examples for source in splits]
         where = str(workdir.relative_to(tmp_path / "vtab"))
-        trained.append((where, recipe.learning_rate, *counts, (facts or {}).get("sweep")))
+        trained.append((where, recipe.learning_rate, *counts, (conditions or {}).get("sweep")))
         history = [{"val_accuracy": accuracies[recipe.learning_rate]}]
         return trainer.Run(tiny_model(num_classes=2), history, workdir, recipe)
 
@@ -186,7 +186,7 @@ def test_data_that_are_not_there(command, tmp_path, capsys, monkeypatch, data_di
     ],
 )
 def test_wrong_commands(start, arguments, message, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(vtab_run.Images, "facts", no_training)
+    monkeypatch.setattr(vtab_run.Images, "conditions", no_training)
     command = small_command(start, tmp_path, tmp_path)
     assert re.search(message, error_of(capsys, *command, *arguments))
     assert not (tmp_path / "vtab").exists()
@@ -213,7 +213,7 @@ def test_the_results_are_of_a_model_and_its_data(tmp_path, monkeypatch):
 
 
 def test_one_learning_rate_is_no_choice(tmp_path, monkeypatch):
-    monkeypatch.setattr(vtab_run.Images, "facts", lambda *_: None)
+    monkeypatch.setattr(vtab_run.Images, "conditions", lambda *_: None)
     trained = []
     monkeypatch.setattr(vtab_run._Runs, "train_and_test", lambda r, *_: trained.append(r) or 0.5)
     tiny_model().save(tmp_path / "m.keras")
@@ -259,7 +259,7 @@ def test_the_same_directory_has_all_seeds(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_command_of_vtab_prints_the_deviation(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(vtab_run.Images, "facts", lambda *_: None)
+    monkeypatch.setattr(vtab_run.Images, "conditions", lambda *_: None)
     monkeypatch.setattr(vtab_run._Runs, "train_and_test", lambda runs, task, seed: 0.5 + seed / 100)
     tiny_model().save(tmp_path / "m.keras")
     command = ("vtab", tmp_path / "m.keras", "--workdir", tmp_path / "vtab", "--tasks", "svhn")

@@ -8,7 +8,7 @@ import pytest
 
 import keras_vit
 from keras_vit.models.inference import for_inference
-from keras_vit.models.surgery import lora_parts
+from keras_vit.models.surgery import lora_layers
 from keras_vit.serving.formats.graph import portable
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.kernels import GATED, IMAGES, logits_of, small, tuned
@@ -53,10 +53,10 @@ def test_it_is_enabled_in_a_copy_with_the_same_logits(mode):
     model = keras_vit.enable_lora(given, 2)
     np.testing.assert_allclose(logits_of(model), before, atol=1e-6)
     model.get_layer("block_0").mlp.dense_0.bias.assign(np.ones(16))
-    assert trained_of(given) == flags and not lora_parts(given)
+    assert trained_of(given) == flags and not lora_layers(given)
     for weight, value in zip(given.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(weight, value)
-    assert {part.quantization_mode for part in lora_parts(model)} == {mode}
+    assert {part.quantization_mode for part in lora_layers(model)} == {mode}
     trained = {weight.path.rpartition("/")[2] for weight in model.trainable_weights}
     assert trained == {"lora_kernel_a", "lora_kernel_b", "kernel", "bias"}
     kernels = [w.path for w in model.trainable_weights if "lora" not in w.path]
@@ -67,7 +67,7 @@ def test_it_is_enabled_in_a_copy_with_the_same_logits(mode):
 def test_chosen_layers_and_both_classifiers():
     model = small(distillation_token=True)
     model = keras_vit.enable_lora(model, 2, layers=("query", "dense_1"))
-    assert {part.name for part in lora_parts(model)} == {"query", "dense_1"}
+    assert {part.name for part in lora_layers(model)} == {"query", "dense_1"}
     assert {w.path.split("/")[0] for w in model.trainable_weights} == {"block_0", "block_1", "head"}
     assert len(model.get_layer("head").trainable_weights) == 4
 
@@ -109,7 +109,7 @@ def test_training_changes_the_adapter_alone(settings):
     assert after < 0.7 * before
     for weight in model.non_trainable_weights:
         np.testing.assert_array_equal(to_numpy(weight), frozen[weight.path])
-    assert all(to_numpy(part.lora_kernel_b).any() for part in lora_parts(model))
+    assert all(to_numpy(part.lora_kernel_b).any() for part in lora_layers(model))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -119,8 +119,8 @@ def test_a_loaded_model_has_the_same_adapter(mode, tmp_path):
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(logits_of(loaded), logits_of(model))
     assert trained_of(loaded) == trained_of(model)
-    assert [(p.path, p.lora_rank, p.lora_alpha) for p in lora_parts(loaded)] == [
-        (part.path, 2, 3) for part in lora_parts(model)
+    assert [(p.path, p.lora_rank, p.lora_alpha) for p in lora_layers(loaded)] == [
+        (part.path, 2, 3) for part in lora_layers(model)
     ]
 
 
@@ -129,7 +129,7 @@ def test_a_loaded_model_has_the_same_adapter(mode, tmp_path):
 def test_surgery_files_and_exports_merge_it(tmp_path):
     model = tuned(**{"pooling": "map"})
     expected = logits_of(model)
-    assert lora_parts(keras_vit.resize(model, 24)) == []
+    assert lora_layers(keras_vit.resize(model, 24)) == []
     assert keras_vit.replace_head(model, 5).output_shape == (None, 5)
     same_size = keras_vit.resize(model, 16)
     model.save(tmp_path / "model.keras")
@@ -187,7 +187,7 @@ def test_wrong_arguments(arguments, message):
     model = keras_vit.vision_transformer(**TINY)
     with pytest.raises(ValueError, match=message):
         model = keras_vit.enable_lora(model, **arguments)
-    assert lora_parts(model) == [] and len(model.trainable_weights) == len(model.weights)
+    assert lora_layers(model) == [] and len(model.trainable_weights) == len(model.weights)
 
 
 @pytest.mark.slow

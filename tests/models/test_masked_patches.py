@@ -59,7 +59,7 @@ def test_untouched_patches_have_the_tokens_of_the_model(options):
 
 @pytest.mark.parametrize(
     ("target", "shape"),
-    [("mean_colour", (8, 512)), ("downsized", (8, 16, 512)), ("pixels", (8, 96))],
+    [("mean_color", (8, 512)), ("downsized", (8, 16, 512)), ("pixels", (8, 96))],
 )
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 def test_outputs(target, shape, dtype):

@@ -9,7 +9,7 @@ from keras_vit.models import replace_head, resize, vision_transformer
 from keras_vit.models.features import features
 from keras_vit.models.interpolation import resize_relative_embedding
 from keras_vit.models.structure import check_classifier
-from keras_vit.models.surgery import copy_model, plain_kernel
+from keras_vit.models.surgery import copy_model, float_kernel
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.kernels import GATED, logits_of, small, tuned
 from tests.fixtures.tiny import TINY, images
@@ -68,7 +68,7 @@ def test_a_model_in_a_name_scope_is_copied_like_others():
     for copy in (copy_model(model), keras_vit.resize(model, model.input_shape[1:3])):
         np.testing.assert_array_equal(logits_of(copy), logits_of(model))
     quantized = keras_vit.quantize(model, "int8")
-    kernel = to_numpy(plain_kernel(quantized.get_layer("block_0").attention.query))
+    kernel = to_numpy(float_kernel(quantized.get_layer("block_0").attention.query))
     expected = to_numpy(model.get_layer("block_0").attention.query.kernel)
     np.testing.assert_allclose(kernel, expected, rtol=0, atol=np.abs(expected).max() / 100)
 

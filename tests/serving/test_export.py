@@ -51,11 +51,11 @@ def test_other_models_are_refused():
 @pytest.mark.slow
 def test_the_model_is_described(tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=2, image_size=16)
-    facts = {"source": "ViT_Ti16/augreg", "accuracy": 0.75}
-    path = export(model, tmp_path / "pets", signatures=("float",), facts=facts)
+    metadata = {"source": "ViT_Ti16/augreg", "accuracy": 0.75}
+    path = export(model, tmp_path / "pets", signatures=("float",), metadata=metadata)
     assert "pets" in (tmp_path / "pets" / "docker-compose.yml").read_text()
     found = json.loads((path / "model.json").read_text())
-    assert facts.items() <= found.items()
+    assert metadata.items() <= found.items()
     assert found["variant"] == "ViT_Ti16" and found["image_size"] == [16, 16]
     assert found["keras"] == keras.__version__ and found["format"] == "saved_model"
 
@@ -103,15 +103,15 @@ def test_weights_that_are_not_finite(format, tmp_path):
 )
 def test_the_variant_and_other_options_are_recorded(options, others, tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=3, image_size=(16, 32), **options)
-    facts = _facts(model, "onnx", None)
-    assert (facts["variant"], facts["options"]) == ("ViT_Ti16", others)
+    metadata = _facts(model, "onnx", None)
+    assert (metadata["variant"], metadata["options"]) == ("ViT_Ti16", others)
 
 
 def test_a_model_that_is_no_variant_has_all_its_options_recorded():
-    facts = json.loads(json.dumps(_facts(classifier(patch_size=(4, 8)), "onnx", None)))
-    assert facts["variant"] is None
-    assert facts["options"]["patch_size"] == [4, 8]
-    assert facts["options"]["depth"] == 2
+    metadata = json.loads(json.dumps(_facts(classifier(patch_size=(4, 8)), "onnx", None)))
+    assert metadata["variant"] is None
+    assert metadata["options"]["patch_size"] == [4, 8]
+    assert metadata["options"]["depth"] == 2
 
 
 @pytest.mark.slow

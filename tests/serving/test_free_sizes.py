@@ -47,8 +47,8 @@ def test_saved_model(batch_size, model, tmp_path):
     with pytest.raises(tf.errors.InvalidArgumentError):
         served["float"](images=tf.constant(images(2, 18, 16, 3)))
     # Encoded images become as large as those of the stored positions.
-    facts = json.loads((path / "model.json").read_text())
-    assert facts["image_size"] == [16, 16] and "image_size" not in facts["options"]
+    metadata = json.loads((path / "model.json").read_text())
+    assert metadata["image_size"] == [16, 16] and "image_size" not in metadata["options"]
     encoded = files(2)
     logits = served["serving_default"](image_bytes=tf.constant(encoded))["logits"]
     np.testing.assert_allclose(answer(path, encoded), logits, rtol=0, atol=1e-6)

@@ -53,8 +53,8 @@ def test_predict(model):
 @pytest.mark.parametrize("format", ["saved_model", "onnx", "litert", "openvino"])
 def test_exports(format, model, tmp_path):
     version = export(model, tmp_path / "pets", format=format)
-    facts = json.loads((version / "model.json").read_text())
-    assert ImageSpec(**facts["image_spec"]) == RESIZING
+    metadata = json.loads((version / "model.json").read_text())
+    assert ImageSpec(**metadata["image_spec"]) == RESIZING
     encoded = files(5)
     expected = logits_of(model, encoded, RESIZING)
     assert np.abs(expected - logits_of(model, encoded, WHOLE_IMAGE)).max() > 1e-2

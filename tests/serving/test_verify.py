@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_vit.cli import main
 from keras_vit.serving.export import export
-from keras_vit.serving.image_files import find_images, without_broken
+from keras_vit.serving.image_files import list_image_files, without_broken
 from keras_vit.serving.runner import load_runner
 from keras_vit.serving.verify import compare, verify
 from tests.fixtures.models import NAMES, classifier, files
@@ -35,7 +35,7 @@ def test_each_signature_alone(signature, batch_size, on_bad_image, photographs, 
     options = {"batch_size": batch_size, "on_bad_image": on_bad_image, "warmup_batch_sizes": ()}
     options["signatures"] = (signature,)
     path = export(model, tmp_path / "pets", **options)
-    found = verify(model, path, find_images([photographs]), batch_size=4)
+    found = verify(model, path, list_image_files([photographs]), batch_size=4)
     assert found.num_images == 9
     assert found.largest_difference < 1e-5
     assert found.agreement == 1 and found.is_verified
@@ -46,7 +46,7 @@ def test_images_of_a_folder_are_those_of_datasets(photographs, caplog):
     (below / "7.JPG").rename(below / "7")
     (below / "._0.JPG").write_bytes(b"of a Mac")
     with caplog.at_level("WARNING", "keras_vit"):
-        assert find_images([photographs]) == sorted(below.glob("[0-9]*"))
+        assert list_image_files([photographs]) == sorted(below.glob("[0-9]*"))
     (line,) = caplog.messages
     assert "2 files or folders are left out: " in line
     assert "1 hidden" in line and "1 not an image (.txt)" in line
@@ -55,7 +55,7 @@ def test_images_of_a_folder_are_those_of_datasets(photographs, caplog):
 def test_broken_images_of_a_folder_are_left_out(photographs, caplog):
     broken = photographs / "below" / "3.JPG"
     broken.write_bytes(broken.read_bytes()[:40])
-    files = find_images([photographs])
+    files = list_image_files([photographs])
     with caplog.at_level("WARNING", "keras_vit"):
         assert without_broken(files) == [file for file in files if file != broken]
     assert re.search(r"cannot be decoded are left out: 1; the first: .*3\.JPG", caplog.text)
@@ -71,7 +71,7 @@ def test_another_model_is_recognized(photographs, tmp_path):
     # The classes are in another order, and the logits of one are larger.
     head.kernel.assign(np.asarray(head.kernel)[:, ::-1])
     head.bias.assign([0.0, 0.0, 5.0])
-    found = verify(model, path, find_images([photographs]))
+    found = verify(model, path, list_image_files([photographs]))
     assert found.largest_difference >= 5 and found.agreement < 1
     assert not found.is_verified
 
@@ -138,13 +138,13 @@ def test_logits_that_are_not_finite_are_refused(photographs, tmp_path):
     model = with_head(np.full((8, 3), 3e38), [0, 0, 0])
     path = export(model, tmp_path / "pets", signatures=["bytes"], warmup_batch_sizes=())
     with pytest.raises(ValueError, match="finite logits. Received: NaN"):
-        verify(classifier(), path, find_images([photographs]))
+        verify(classifier(), path, list_image_files([photographs]))
 
 
 @pytest.mark.slow
 def test_images_that_are_not_there(tmp_path):
     with pytest.raises(ValueError, match="There must be an image. Received"):
-        find_images([tmp_path])
+        list_image_files([tmp_path])
     (tmp_path / "bad.png").write_text("no image")
     path = export(classifier(), tmp_path / "pets", signatures=["bytes"], warmup_batch_sizes=())
     for file in ("bad.png", "missing.png"):

@@ -19,7 +19,7 @@ def one_class():
     return make_loss(small_recipe()), labels, np.ones(4)
 
 
-def several_labels():
+def multi_label():
     labels = np.eye(3)[[0, 1, 2, 0]]
     return make_loss(small_recipe(loss="sigmoid")), labels, np.ones(4)
 
@@ -48,7 +48,7 @@ def kernel_after(num_parts, loss, labels, weights):
     return to_numpy(outputs.kernel.value)
 
 
-@pytest.mark.parametrize("task", [one_class, several_labels, pixels, patches])
+@pytest.mark.parametrize("task", [one_class, multi_label, pixels, patches])
 def test_parts_of_a_batch(task):
     whole = kernel_after(1, *task())
     assert np.abs(whole).max() > 0.01

@@ -106,9 +106,9 @@ def test_a_student_is_trained_and_the_teacher_is_not(token, tmp_path):
     for variable, value in zip(teacher.variables, before, strict=True):
         np.testing.assert_array_equal(to_numpy(variable.value), value)
     assert all(np.ptp(to_numpy(v.value)) for v in student.get_layer("head").weights)
-    facts = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert facts["teacher"] == teacher.name
-    assert len(facts["teacher_digest"]) == 16
+    metadata = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert metadata["teacher"] == teacher.name
+    assert len(metadata["teacher_digest"]) == 16
     names = {path.name for path in (tmp_path / "run").glob("*.keras")}
     assert names == {"best.keras", "last.keras", "averaged.keras"}
     saved = load_model(tmp_path / "run" / "averaged.keras")

@@ -146,7 +146,7 @@ def test_two_processes_with_a_divided_model_are_resumed_on_one(tmp_path):
 
 @on_jax
 @pytest.mark.processes
-@pytest.mark.parametrize("loss", ["softmax", "mean_colour", "segmentation"])
+@pytest.mark.parametrize("loss", ["softmax", "mean_color", "segmentation"])
 def test_images_that_cannot_be_decoded(loss, tmp_path):
     """The loss and the metrics of two devices, which share padded batches, are those of one."""
     code = """

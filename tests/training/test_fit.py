@@ -96,10 +96,10 @@ def test_run_directory(tmp_path, monkeypatch):
     history = small_fit(run, recipe, model)
     files = "best.keras last.keras metrics.jsonl run.json states tensorboard"
     assert sorted(path.name for path in run.iterdir()) == files.split()
-    facts = json.loads((run / "run.json").read_text())
-    assert facts["recipe"] == json.loads(json.dumps(dataclasses.asdict(recipe)))
-    assert facts["class_names"] == list(CLASSES)
-    assert read_run(find_model(run)) == facts
+    metadata = json.loads((run / "run.json").read_text())
+    assert metadata["recipe"] == json.loads(json.dumps(dataclasses.asdict(recipe)))
+    assert metadata["class_names"] == list(CLASSES)
+    assert read_run(find_model(run)) == metadata
     assert find_model(run) == run / "best.keras"
     last = load_model(run / "last.keras")
     for saved, trained in zip(last.weights, model.weights, strict=True):

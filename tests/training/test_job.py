@@ -51,7 +51,7 @@ def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
         exclude=exclude,
         strategy="none",
         resume=True,
-        facts={"note": "half"},
+        metadata={"note": "half"},
     )
     assert scopes == [("none", None)]
     recorded = json.loads((workdir / "run.json").read_text())
@@ -68,7 +68,7 @@ def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
         "fraction": 0.5,
         "strategy": "none",
         "teacher": None,
-        "facts": {"note": "half"},
+        "metadata": {"note": "half"},
         "class_names": list(CLASSES),
         "num_examples": 195,
         "objects": [],
@@ -86,7 +86,7 @@ def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
 def test_a_run_is_resumed_by_its_recorded_arguments(tmp_path, fitted):
     small_model(small_recipe()).save(tmp_path / "start.keras")
     begun = (small_recipe(), tmp_path / "start.keras", "digits", tmp_path / "run")
-    keras_vit.training.train(*begun, classes=CLASSES, facts={"note": 1}, save_steps=7)
+    keras_vit.training.train(*begun, classes=CLASSES, metadata={"note": 1}, save_steps=7)
     before = json.loads((tmp_path / "run" / "run.json").read_text())
     arguments, measurements = recorded_arguments(tmp_path / "run")
     keras_vit.training.train(**arguments, workdir=tmp_path / "run", resume=True)

@@ -36,7 +36,7 @@ def test_loss_is_the_mean_over_corrupted_patches():
     classes, logits = rng.integers(0, 512, (4, 16)), rng.normal(size=(4, 16, 512))
     shares = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
     entropies = -np.log(np.take_along_axis(shares, classes[..., None], axis=-1))[..., 0]
-    loss = masked_patch_loss("mean_colour")(classes, logits, sample_weight=weights)
+    loss = masked_patch_loss("mean_color")(classes, logits, sample_weight=weights)
     np.testing.assert_allclose(to_numpy(loss), entropies[weights > 0].mean(), rtol=1e-5)
     cells = masked_patch_loss("downsized")(
         classes[..., None].repeat(16, -1),
@@ -106,13 +106,13 @@ def test_errors():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "target", ["mean_colour", pytest.param("pixels", marks=pytest.mark.examples)]
+    "target", ["mean_color", pytest.param("pixels", marks=pytest.mark.examples)]
 )
 def test_a_model_trained_on_masked_patches_is_fine_tuned(target, tmp_path):
     recipe = small_recipe(loss=target, ema_momentum=0.5, learning_rate=0.3)
     model = small_model(recipe, num_classes=0)
     history = small_fit(tmp_path / "run", recipe, model)
-    assert ("val_accuracy" in history[-1]) == (target == "mean_colour")
+    assert ("val_accuracy" in history[-1]) == (target == "mean_color")
     assert history[-1]["val_loss"] < history[0]["loss"]
     saved = {path.name for path in (tmp_path / "run").glob("*.keras")}
     assert saved == {"best.keras", "last.keras", "averaged.keras", "predictor.keras"}

@@ -75,8 +75,8 @@ def _imagenet21k(variant, file, representation_size):
     (google-research/vision_transformer#10; seen for B/16, L/32 and H/14 in #10, #32 and #252).
     """
     url = f"gs://vit_models/imagenet21k/{file}.npz"
-    facts = {"zero_head": True, "source": VIT_README}
-    return Checkpoint(variant, "imagenet21k", url, 224, IMAGENET_21K, representation_size, **facts)
+    fields = {"zero_head": True, "source": VIT_README}
+    return Checkpoint(variant, "imagenet21k", url, 224, IMAGENET_21K, representation_size, **fields)
 
 
 def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
@@ -100,8 +100,8 @@ def _augreg(variant, model, recipe, finetuned=None, accuracy=None, lr=0.03, sour
         tag = "augreg_imagenet2012" if finetuned == 224 else f"augreg_imagenet2012_{finetuned}"
         url += f"--imagenet2012-steps_20k-lr_{lr}-res_{finetuned}"
         image_size, num_classes = finetuned, 1000
-    facts = {"accuracy": accuracy, "source": source}
-    return Checkpoint(variant, tag, f"{url}.npz", image_size, num_classes, **facts)
+    fields = {"accuracy": accuracy, "source": source}
+    return Checkpoint(variant, tag, f"{url}.npz", image_size, num_classes, **fields)
 
 
 def _sam(variant, file, source):
@@ -112,8 +112,8 @@ def _sam(variant, file, source):
 def _plain(epochs, accuracy=None, source=BV_VIT):
     """Return the row of a model of "Better plain ViT baselines" (arXiv 2205.01580)."""
     tag, url = f"imagenet2012_{epochs}ep", f"gs://big_vision/vit_s16_i1k_{epochs}ep.npz"
-    facts = {"representation_size": 384, "pooling": "gap", "position_embedding": "sincos2d"}
-    return Checkpoint("ViT_S16", tag, url, 224, 1000, accuracy=accuracy, source=source, **facts)
+    fields = {"representation_size": 384, "pooling": "gap", "position_embedding": "sincos2d"}
+    return Checkpoint("ViT_S16", tag, url, 224, 1000, accuracy=accuracy, source=source, **fields)
 
 
 def _deit3(variant, size, *accuracies):
@@ -125,8 +125,8 @@ def _deit3(variant, size, *accuracies):
     for file, accuracy in zip(files, accuracies, strict=True):
         url = f"gs://big_vision/zoo/deit3/bv_deit_3_{size}_{file}.npz"
         source = f"facebookresearch/deit README_revenge.md; {BV_VIT}"
-        facts = {"activation": "gelu", "accuracy": accuracy, "source": source}
-        yield Checkpoint(variant, f"deit3_{file}", url, int(file[:3]), 1000, **facts)
+        fields = {"activation": "gelu", "accuracy": accuracy, "source": source}
+        yield Checkpoint(variant, f"deit3_{file}", url, int(file[:3]), 1000, **fields)
 
 
 def _siglip(variant, tag, file, image_size):
@@ -138,8 +138,8 @@ def _siglip(variant, tag, file, image_size):
 def _bit(variant, tag, file, image_size, num_classes, accuracy=None, source=BIT_README):
     """Return a row of Big Transfer (arXiv 1912.11370) and its distilled models (2106.05237)."""
     url = f"gs://bit_models/{file}.npz"
-    facts = {"activation": "relu", "accuracy": accuracy, "source": source}
-    return Checkpoint(variant, tag, url, image_size, num_classes, **facts)
+    fields = {"activation": "relu", "accuracy": accuracy, "source": source}
+    return Checkpoint(variant, tag, url, image_size, num_classes, **fields)
 
 
 GOOGLE_CHECKPOINTS = (
@@ -241,11 +241,11 @@ GOOGLE_CHECKPOINTS = (
 )
 
 
-def _timm(variant, tag, name, image_size, license="apache-2.0", source=TIMM, **facts):
+def _timm(variant, tag, name, image_size, license="apache-2.0", source=TIMM, **fields):
     """Return the row of a repository of timm."""
-    facts = {"num_classes": 0, "activation": "gelu", **facts}
+    fields = {"num_classes": 0, "activation": "gelu", **fields}
     url = f"hf://timm/{name}"
-    return Checkpoint(variant, tag, url, image_size, license=license, source=source, **facts)
+    return Checkpoint(variant, tag, url, image_size, license=license, source=source, **fields)
 
 
 def _dinov2(variant, size, linear_accuracy, linear_accuracy_with_registers):
@@ -255,23 +255,23 @@ def _dinov2(variant, size, linear_accuracy, linear_accuracy_with_registers):
         ("dinov2", f"vit_{size}_patch14_dinov2.lvd142m", linear_accuracy),
         ("dinov2_reg4", f"vit_{size}_patch14_reg4_dinov2.lvd142m", linear_accuracy_with_registers),
     ):
-        facts = {"activation": activation, "linear_accuracy": accuracy, "source": DINOV2_README}
-        yield _timm(variant, tag, name, 518, **facts)
+        fields = {"activation": activation, "linear_accuracy": accuracy, "source": DINOV2_README}
+        yield _timm(variant, tag, name, 518, **fields)
 
 
 def _dinov3(variant, name, tag="dinov3", data="lvd1689m", activation="gelu"):
     """Return a row of DINOv3 (arXiv 2508.10104); its repositories are gated."""
     url = f"hf://facebook/dinov3-{name}-pretrain-{data}"
-    facts = {"activation": activation, "license": "dinov3-license", "source": DINOV3_README}
-    return Checkpoint(variant, tag, url, 224, 0, position_embedding="rotary", **facts)
+    fields = {"activation": activation, "license": "dinov3-license", "source": DINOV3_README}
+    return Checkpoint(variant, tag, url, 224, 0, position_embedding="rotary", **fields)
 
 
 def _deit(variant, size, image_size, accuracy):
     """Return a row of DeiT with a distillation token (arXiv 2012.12877)."""
     tag = "deit_distilled" if image_size == 224 else f"deit_distilled_{image_size}"
     name = f"deit_{size}_distilled_patch16_{image_size}.fb_in1k"
-    facts = {"num_classes": 1000, "accuracy": accuracy, "source": DEIT_README}
-    return _timm(variant, tag, name, image_size, **facts)
+    fields = {"num_classes": 1000, "accuracy": accuracy, "source": DEIT_README}
+    return _timm(variant, tag, name, image_size, **fields)
 
 
 def _mae(variant, name):
@@ -282,8 +282,8 @@ def _mae(variant, name):
 def _siglip2(variant, size, image_size):
     """Return a row of SigLIP 2 (arXiv 2502.14786), whose layout of timm has the tanh GELU."""
     name = f"vit_{size}_patch16_siglip_{image_size}.v2_webli"
-    facts = {"pooling": "map", "activation": "gelu_tanh"}
-    return _timm(variant, f"siglip2_{image_size}", name, image_size, **facts)
+    fields = {"pooling": "map", "activation": "gelu_tanh"}
+    return _timm(variant, f"siglip2_{image_size}", name, image_size, **fields)
 
 
 HUB_CHECKPOINTS = (

@@ -52,7 +52,7 @@ def model_card(
 ) -> Any:
     """Describe a directory of weights for people who find it on the Hugging Face Hub.
 
-    The facts are those of the files: architecture, classes, image size, normalization, resizing.
+    The card describes the files: architecture, classes, image size, normalization, resizing.
 
     Args:
         directory: directory of timm or transformers that `save_checkpoint` wrote.

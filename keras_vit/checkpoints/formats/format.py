@@ -51,7 +51,7 @@ class Format:
         configure: `configure(options, arrays, class_names, image_spec)` returns the
             contents of `config_files` by file name; the arguments are those of `save_checkpoint`,
             the arrays of the file by name, and the `ImageSpec` of the model.
-        several_labels: entries of the `config.json` of a multi-label model; empty if the format has
+        multi_label: entries of the `config.json` of a multi-label model; empty if the format has
             none.
         has_resnets: whether the project has ResNets without a Transformer.
         refused: `refused(options)` lists the names of the options by which a Vision Transformer is
@@ -88,7 +88,7 @@ class Format:
     config_files: tuple[str, ...] = ()
     has_normalizations: bool = False
     configure: Callable = lambda options, arrays, class_names, image_spec: {}
-    several_labels: dict = dataclasses.field(default_factory=dict)
+    multi_label: dict = dataclasses.field(default_factory=dict)
     has_resnets: bool = False
     refused: Callable = lambda options: []
     has_patch_bias: Callable = lambda options: True

@@ -117,7 +117,7 @@ def refused_pooling(options):
     return [] if options.pooling in GLOBAL_POOLS else ["pooling"]
 
 
-def configure(options, arrays, *facts):
+def configure(options, arrays, *metadata):
     """Return the `config.json` from which `timm.create_model("local-dir:...")` builds the model."""
     tokens = options.class_token + options.distillation_token + options.num_registers
     num_patches = math.prod(grid_of(options.image_size, options.patch_size))
@@ -140,7 +140,7 @@ def configure(options, arrays, *facts):
         architecture = "vit_giant_patch14_dinov2"
     elif options.epsilon == 1e-5:
         architecture = "vit_base_patch16_clip_224"
-    return {"config.json": config_of(architecture, arguments, options, *facts)}
+    return {"config.json": config_of(architecture, arguments, options, *metadata)}
 
 
 BLOCK = "blocks.{i}"

@@ -111,7 +111,7 @@ def _refused(options):
     return names if options.activation == activation else [*names, "activation"]
 
 
-def _configure(options, arrays, *facts):
+def _configure(options, arrays, *metadata):
     arguments = arguments_of(options) | {
         "mlp_ratio": ratio(options.mlp_dim, options.embedding_dim),
         "num_reg_tokens": options.num_registers,
@@ -120,7 +120,7 @@ def _configure(options, arrays, *facts):
         "swiglu_align_to": 1,
         "use_fc_norm": options.fc_norm,
     }
-    return {"config.json": config_of(ARCHITECTURE, arguments, options, *facts)}
+    return {"config.json": config_of(ARCHITECTURE, arguments, options, *metadata)}
 
 
 TIMM_EVA = Format(

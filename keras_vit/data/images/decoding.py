@@ -176,7 +176,7 @@ def _refuse(reason):
         return tf.zeros(2, "int32")
 
 
-def decode_jpeg_part(encoded, begin, size):
+def decode_jpeg_crop(encoded, begin, size):
     """Decode a part of a JPEG: the same pixels as in the whole, in less time.
 
     Args:

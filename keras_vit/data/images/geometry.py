@@ -17,7 +17,7 @@ from keras_vit.data.images.decoding import (
     cut_and_scale,
     decode,
     decode_function,
-    decode_jpeg_part,
+    decode_jpeg_crop,
     is_complete_jpeg,
     jpeg_size,
     read_orientation,
@@ -185,7 +185,7 @@ def inception_crop(encoded, seed, min_area=0.05):
     """
     part = tf.cond(
         is_complete_jpeg(encoded),
-        lambda: decode_jpeg_part(encoded, *_sample_crop(jpeg_size(encoded), seed, min_area)),
+        lambda: decode_jpeg_crop(encoded, *_sample_crop(jpeg_size(encoded), seed, min_area)),
         lambda: inception_crop_of(decode_function(encoded), seed, min_area),
     )
     return tf.ensure_shape(part, (None, None, 3))

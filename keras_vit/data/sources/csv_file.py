@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from keras_vit.data.sources.folder import choose, files_source
-from keras_vit.data.sources.source import take_classes
+from keras_vit.data.sources.source import select_classes
 from keras_vit.data.sources.splits import SPLITS
 
 
@@ -42,10 +42,10 @@ def csv_file(path, split, classes=None, shard=(0, 1)):
             f"Received: {', '.join(unknown)} in {str(path)!r}"
         )
     if classes is not None:
-        _, _, names = take_classes(np.arange(len(names)), names, classes)
+        _, _, names = select_classes(np.arange(len(names)), names, classes)
     paths = [str(root / image) for image in found]
     labels = np.array([[name in own for name in names] for own in found.values()], "float32")
-    options = {"has_no_splits": given == {"train": path}, "part_by_id": True}
+    options = {"has_no_splits": given == {"train": path}, "samples_by_id": True}
     return files_source(root, split, paths, labels, names, shard, **options)
 
 

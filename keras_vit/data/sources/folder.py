@@ -19,13 +19,13 @@ import tensorflow as tf
 from keras_vit.core.files import exclusive_lock, replacing
 from keras_vit.core.text import printable
 from keras_vit.data.images.decoding import looks_decodable, other_format
-from keras_vit.data.sources.source import from_arrays, log_once, take_classes
+from keras_vit.data.sources.source import from_arrays, log_once, select_classes
 from keras_vit.data.sources.splits import (
     SPLIT_NAMES,
     SPLITS,
-    describe_parts,
-    find_parts,
+    describe_splits,
     split_names,
+    split_ranges,
 )
 
 # Files with these suffixes are images; the decoder checks their bytes.
@@ -59,13 +59,13 @@ def folder(path, split, classes=None, shard=(0, 1)):
     given = find_splits(root)
     left_out = _count_others(root, given)
     given = given or {"train": root}
-    find_parts(split, given)
+    split_ranges(split, given)
     names = _folders(given["train"])
     _check_no_splits_in_classes(given["train"], names)
     _warn_of_other_divisions(root, _shares(given, "train"))
     if given["train"] != root and len(given) < len(SPLITS):
         folders = {name: f"{place.name}/" for name, place in given.items()}
-        log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
+        log_once(logging.INFO, f"{root}: {describe_splits(folders)}")
     paths, labels = [], []
     for name, place in given.items():
         listed = {}
@@ -85,7 +85,11 @@ def folder(path, split, classes=None, shard=(0, 1)):
         for label, ids in enumerate(choose(root, given, name, listed, split).values()):
             paths += [str(root / id) for id in ids]
             labels += [label] * len(ids)
-    options = {"has_no_splits": given == {"train": root}, "part_by_id": True, "left_out": +left_out}
+    options = {
+        "has_no_splits": given == {"train": root},
+        "samples_by_id": True,
+        "left_out": +left_out,
+    }
     labels = np.array(labels, "int32")
     return files_source(root, split, paths, labels, names, shard, classes, **options)
 
@@ -93,7 +97,7 @@ def folder(path, split, classes=None, shard=(0, 1)):
 def files_source(root, split, paths, labels, names, shard, classes=None, **options):
     """Return the image files of a split below a folder as a `Source`; see `from_arrays`."""
     if classes is not None:
-        keep, labels, names = take_classes(labels, names, classes)
+        keep, labels, names = select_classes(labels, names, classes)
         paths, labels = [path for path, kept in zip(paths, keep, strict=True) if kept], labels[keep]
     if not paths:
         raise ValueError(
@@ -304,7 +308,7 @@ def _shares(given, given_split):
     return {
         name: (start, stop)
         for name in SPLITS
-        for part, start, stop in find_parts(name, given)
+        for part, start, stop in split_ranges(name, given)
         if part == given_split
     }
 

@@ -80,7 +80,7 @@ def masks(path, split, shard=(0, 1)):
         read=_read,
         path_of=lambda number: pairs[number][0],
         left_out=left_out,
-        part_by_id=True,
+        samples_by_id=True,
         has_masks=True,
     )
 

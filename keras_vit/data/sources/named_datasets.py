@@ -22,7 +22,7 @@ class DatasetRow:
             tensors, that returns it.
         needs: features that a `label` function takes, as for `tfds.decode.PartialDecoding`.
         class_names: names of the classes, if the dataset itself does not have them.
-        has_several_labels: whether an image may have several labels or none; those without are left
+        is_multi_label: whether an image may have several labels or none; those without are left
             out.
         crop: whether a crop keeps the label valid.
         flip: whether a flip left and right keeps the label valid.
@@ -37,7 +37,7 @@ class DatasetRow:
     label: str | Callable = "label"
     needs: dict = dataclasses.field(default_factory=dict)
     class_names: tuple[str, ...] | None = None
-    has_several_labels: bool = False
+    is_multi_label: bool = False
     crop: bool = True
     flip: bool = True
     scale: int = 1
@@ -120,7 +120,7 @@ _PAPER = (
         {"test": "validation"},
         1000,
         label="real_label",
-        has_several_labels=True,
+        is_multi_label=True,
     ),
     # Not in TensorFlow Datasets: the user prepares it. Parts as in `configs/vit_i21k.py` of
     # big_vision.

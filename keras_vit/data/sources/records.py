@@ -19,8 +19,8 @@ from keras_vit.core.files import replacing
 from keras_vit.data.digest import scan_records
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.folder import short_names
-from keras_vit.data.sources.source import Source, ids_in_parts, log_once, multi_hot
-from keras_vit.data.sources.splits import SPLIT_NAMES, SPLITS, describe_parts, find_parts
+from keras_vit.data.sources.source import Source, log_once, multi_hot, numbered_ids
+from keras_vit.data.sources.splits import SPLIT_NAMES, SPLITS, describe_splits, split_ranges
 
 # Features of the image and of its label: those of TensorFlow Datasets, and those of the ImageNet
 # files that the scripts of TensorFlow write.
@@ -116,7 +116,7 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
         read(),
         names,
         np.concatenate(numbers),
-        ids_in_parts([short[file] for file in files], starts),
+        numbered_ids([short[file] for file in files], starts),
         has_no_splits="{split}" not in pattern,
         left_out=left_out,
         near=read,
@@ -161,7 +161,7 @@ def _find_files(pattern):
     for files in given.values():
         _check_shards(files)
     if len(given) < len(SPLITS):
-        log_once(logging.INFO, f"{pattern}: {describe_parts({split: split for split in given})}")
+        log_once(logging.INFO, f"{pattern}: {describe_splits({split: split for split in given})}")
     return given, left_out
 
 
@@ -197,7 +197,7 @@ def _files_of(given, split):
     files, turns = [], []
     for name, paths in given.items():
         wanted = np.zeros(_TURNS, bool)
-        for part, start, stop in find_parts(split, given):
+        for part, start, stop in split_ranges(split, given):
             if part == name:
                 wanted[round(start * _TURNS) : round(stop * _TURNS)] = True
         if wanted.any():

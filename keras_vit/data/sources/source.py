@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras_vit.core.text import name_some
 from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import cut_and_scale
-from keras_vit.data.sources.splits import find_parts
+from keras_vit.data.sources.splits import split_ranges
 
 # As in `vit_jax/configs/common.py`. The buffer holds encoded images.
 SHUFFLE_BUFFER = 50_000
@@ -50,7 +50,7 @@ class Source:
         left_out: number of files that are not examples, by reason.
         has_no_splits: whether the images of the user come without splits: classes on the first
             level of a folder, or a pattern of TFRecord files without `{split}`.
-        part_by_id: whether `part` chooses examples by their ids; numbers change when files are
+        samples_by_id: whether `part` chooses examples by their ids; numbers change when files are
             added.
         near: function from a first and a last number to a dataset like `examples`, a superset of
             the examples in that range, without reading all; `None` if there is none.
@@ -72,7 +72,7 @@ class Source:
     path_of: Callable[[int], str] | None = None
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     has_no_splits: bool = False
-    part_by_id: bool = False
+    samples_by_id: bool = False
     near: Callable[[int, int], tf.data.Dataset] | None = None
     take: Callable[[np.ndarray], tf.data.Dataset] | None = None
     has_masks: bool = False
@@ -80,7 +80,7 @@ class Source:
     version: str | None = None
 
     @property
-    def has_several_labels(self):
+    def is_multi_label(self):
         """Whether an image may have several labels."""
         return self.examples.element_spec[2].shape.rank == 1
 
@@ -91,8 +91,8 @@ class Source:
 
     def digest(self):
         """Return the identity of the examples: see `keras_vit.data.digest.data_digest`."""
-        facts = (self.class_names, self.has_several_labels, self.scale, self.border, self.version)
-        return data_digest(facts, self._parts(), self.num_examples, self.record_files)
+        attributes = (self.class_names, self.is_multi_label, self.scale, self.border, self.version)
+        return data_digest(attributes, self._parts(), self.num_examples, self.record_files)
 
     def _parts(self):
         """Yield the id of each example, and its label and contents unless they are in records."""
@@ -174,7 +174,7 @@ class Source:
 
         Each example comes as often as the class fits into the largest one, rounded.
         """
-        if self.has_several_labels:
+        if self.is_multi_label:
             raise ValueError(
                 "Classes can be balanced if each image has one label. Received: images with several"
             )
@@ -213,7 +213,7 @@ class Source:
         if fraction == 1:
             return self
         limit = int(fraction * 2**64)
-        if self.part_by_id:
+        if self.samples_by_id:
             ids = (self.find_id(number) for number in self.numbers.tolist())
             keys = np.fromiter(map(_hash_id, ids), "uint64", len(self.numbers))
         else:
@@ -242,7 +242,7 @@ def log_once(level, text):
     logging.getLogger("keras_vit").log(level, "%s", text)
 
 
-def ids_in_parts(names, starts):
+def numbered_ids(names, starts):
     """Return the function from the number of an example to `NAME#POSITION`, the id in its part.
 
     Args:
@@ -304,7 +304,7 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
     )
 
 
-def take_classes(labels, class_names, classes):
+def select_classes(labels, class_names, classes):
     """Find the examples of some classes, their new labels and the names of these.
 
     Args:
@@ -329,7 +329,7 @@ def take_classes(labels, class_names, classes):
     return np.isin(labels, kept), np.searchsorted(kept, labels), [class_names[i] for i in kept]
 
 
-def stratified_part(labels, start, stop, seed=0):
+def stratified_subset(labels, start, stop, seed=0):
     """Return the sorted indices of a fraction of the examples, the same of every class.
 
     Parts from `start` to `stop`, fractions, do not overlap for the same seed of the shuffling.
@@ -353,11 +353,11 @@ def digits(split, classes=None, shard=(0, 1)):
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    parts = find_parts(split, given=["train"])
-    part = np.sort(np.concatenate([stratified_part(data.target, *ends) for _, *ends in parts]))
+    parts = split_ranges(split, given=["train"])
+    part = np.sort(np.concatenate([stratified_subset(data.target, *ends) for _, *ends in parts]))
     labels, names = data.target, [str(digit) for digit in range(10)]
     if classes is not None:
-        keep, labels, names = take_classes(labels, names, classes)
+        keep, labels, names = select_classes(labels, names, classes)
         part = part[keep[part]]
     part = part[shard[0] :: shard[1]]
     return from_arrays(_encoded_images(), labels, names, "digits#{}".format, part)

@@ -33,7 +33,7 @@ def split_names(split):
     return names
 
 
-def find_parts(split, given):
+def split_ranges(split, given):
     """Find where the examples of a split come from.
 
     A dataset with all three splits is used as it is. Without `validation`, the last 10 % of its
@@ -52,7 +52,7 @@ def find_parts(split, given):
         ValueError: if the split is unknown or the dataset has no `train`.
 
     Example:
-    >>> find_parts("train+validation", given=["train", "test"])
+    >>> split_ranges("train+validation", given=["train", "test"])
     [('train', 0.0, 0.9), ('train', 0.9, 1.0)]
     """
     names = split_names(split)
@@ -69,7 +69,7 @@ def find_parts(split, given):
     return [parts[name] for name in names]
 
 
-def describe_parts(given):
+def describe_splits(given):
     """Describe in one line where the examples of each split come from.
 
     Args:
@@ -79,10 +79,10 @@ def describe_parts(given):
         A string.
 
     Example:
-    >>> describe_parts({"train": "train/", "validation": "val/"})
+    >>> describe_splits({"train": "train/", "validation": "val/"})
     'train is 90% of train/, validation is 10% of train/, test is val/'
     """
-    parts = [(name, *part) for name in SPLITS for part in find_parts(name, given)]
+    parts = [(name, *part) for name in SPLITS for part in split_ranges(name, given)]
     return ", ".join(
         f"{name} is {'' if stop - start == 1 else f'{stop - start:.0%} of '}{given[place]}"
         for name, place, start, stop in parts

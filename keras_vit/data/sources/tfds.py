@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from keras_vit.data.sources.masks import pack
 from keras_vit.data.sources.named_datasets import DatasetRow
-from keras_vit.data.sources.source import Source, ids_in_parts, log_once, multi_hot
-from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
+from keras_vit.data.sources.source import Source, log_once, multi_hot, numbered_ids
+from keras_vit.data.sources.splits import SPLITS, describe_splits, split_names, split_ranges
 
 
 def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
@@ -34,13 +34,13 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
         )
     _prepare(builder)
     given = set(builder.info.splits)
-    parts = find_parts(split, given)
+    parts = split_ranges(split, given)
     if given != set(SPLITS):
-        used = describe_parts({split: split for split in SPLITS if split in given})
+        used = describe_splits({split: split for split in SPLITS if split in given})
         unused = ", ".join(sorted(given - set(SPLITS))) or "none"
         log_once(logging.INFO, f"tfds:{name}: {used}; not used: {unused}")
     expression = "+".join(f"{part}[{start:.0%}:{stop:.0%}]" for part, start, stop in parts)
-    kind = {"label": "labels", "has_several_labels": True} if several else {}
+    kind = {"label": "labels", "is_multi_label": True} if several else {}
     row = DatasetRow(name, name, {split: expression}, label.num_classes, **kind)
     return _read(builder, row, expression, shard, keeps_unlabelled=True)
 
@@ -116,7 +116,7 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
 
     splits = dict.fromkeys(split for split, *_ in pieces)
     files = [file for split in splits for file in builder.info.splits[split].filepaths]
-    leaves_out = row.has_several_labels and not keeps_unlabelled
+    leaves_out = row.is_multi_label and not keeps_unlabelled
     together = read(pieces)
     numbers = np.concatenate(
         [np.arange(first, last, dtype="int64") + starts[split] for split, first, last in pieces]
@@ -127,7 +127,7 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
         as_examples(together),
         _class_names(builder, row),
         numbers,
-        ids_in_parts([*starts], [*starts.values()]),
+        numbered_ids([*starts], [*starts.values()]),
         scale=row.scale,
         near=near,
         has_masks=row.mask is not None,
@@ -185,7 +185,7 @@ def _label(row, features):
     if callable(row.label):
         return tf.cast(row.label(features), tf.int32)
     label = features[row.label]
-    if row.has_several_labels:
+    if row.is_multi_label:
         return multi_hot(label, row.num_classes)
     return tf.cast(label, tf.int32)
 

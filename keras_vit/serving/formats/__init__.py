@@ -16,7 +16,7 @@ USUAL_SIGNATURES = ("bytes", "uint8", "float")
 MAX_BYTES = 2**31 - 2**26
 # SavedModels have their assets in this folder.
 LABELS = "assets/labels.txt"
-FACTS = "model.json"
+METADATA_FILE = "model.json"
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from keras_vit.models.structure import group_norms, output_name
-from keras_vit.models.surgery import copy_model, plain
+from keras_vit.models.surgery import copy_model, with_float_kernels
 
 SIGNATURE = "serving_default"
 
@@ -44,7 +44,7 @@ def portable(model):
 
     All weights of the copy are trainable, except the states of random generators.
     """
-    copy = copy_model(plain(model), _portable_layer, keeps_frozen=False)
+    copy = copy_model(with_float_kernels(model), _portable_layer, keeps_frozen=False)
     copy.trainable = True
     return copy
 

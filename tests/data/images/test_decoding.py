@@ -12,7 +12,7 @@ from keras_vit.data.images.decoding import (
     declared_size,
     decode,
     decode_in_graph,
-    decode_jpeg_part,
+    decode_jpeg_crop,
     is_turned,
     read_orientation,
     turn_upright,
@@ -117,7 +117,7 @@ def test_part_of_a_jpeg_is_that_of_the_whole(mode, options):
     whole = decode(encoded).numpy()
     boxes = (0, 0, 427, 640), (3, 5, 1, 1), (101, 333, 97, 201), (1, 7, 426, 9)
     for top, left, height, width in boxes:
-        part = decode_jpeg_part(encoded, tf.constant([top, left]), tf.constant([height, width]))
+        part = decode_jpeg_crop(encoded, tf.constant([top, left]), tf.constant([height, width]))
         np.testing.assert_array_equal(part, whole[top : top + height, left : left + width])
 
 

@@ -64,7 +64,7 @@ def test_a_dataset_is_read_in_any_ranges(kind, request, tmp_path):
     if kind != "csv":
         assert found == labels_by_id(name)
     else:
-        assert images.has_several_labels
+        assert images.is_multi_label
         assert all(id.split("/")[1] == label for id, (label,) in found.items())
     step = max(images.num_images // 5, 2)
     parts = [
@@ -144,7 +144,7 @@ def test_parquet_of_other_writers(encoded, tmp_path):
     write_table(tmp_path / "a.parquet", id=ids, content=encoded, label=labels)
     images = find_images([tmp_path / "a.parquet"])
     columns = images.columns(2, 4)
-    assert columns["id"].tolist() == ["c", "d"] and images.has_several_labels
+    assert columns["id"].tolist() == ["c", "d"] and images.is_multi_label
     assert columns["bytes"].tolist() == encoded[2:4]
     assert columns["label"].tolist() == [["x", "y"], None]
     changed = tmp_path / "b.parquet"

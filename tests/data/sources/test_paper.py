@@ -100,7 +100,7 @@ def test_builder_and_classes_agree(row, tmp_path):
         label = features[row.label]
         label = getattr(label, "feature", label)
         assert label.num_classes == row.num_classes
-        assert row.has_several_labels == isinstance(features[row.label], tfds.features.Sequence)
+        assert row.is_multi_label == isinstance(features[row.label], tfds.features.Sequence)
 
 
 @pytest.mark.parametrize("row", VTAB, ids=lambda row: row.name)

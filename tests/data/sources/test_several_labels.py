@@ -168,4 +168,4 @@ def test_tensorflow_datasets_with_labels(tmp_path):
     ((_, labels),) = dataset.as_numpy_iterator()
     expected = [np.isin(np.arange(3), row).tolist() for row in LISTS]
     assert sorted(labels.tolist()) == sorted(expected)
-    assert dataset.class_names == ("a", "b", "c") and dataset.info.dataset.source.has_several_labels
+    assert dataset.class_names == ("a", "b", "c") and dataset.info.dataset.source.is_multi_label

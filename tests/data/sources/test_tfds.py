@@ -210,7 +210,7 @@ def test_labels_come_from_the_datasets_own_features(name, tmp_path, monkeypatch)
     in_order = tfds.ReadConfig(interleave_cycle_length=1)
     for example in builder.as_dataset(split=split, read_config=in_order):
         label = row.label(example) if callable(row.label) else example[row.label].numpy()
-        expected.append(np.isin(np.arange(1000), label) if row.has_several_labels else int(label))
+        expected.append(np.isin(np.arange(1000), label) if row.is_multi_label else int(label))
     np.testing.assert_array_equal(labels, expected)
     # Zeros and ones are drawn as black and white where the dataset has no other values.
     assert images.max() == (1 if row.scale == 255 else 1 / 127.5 - 1)

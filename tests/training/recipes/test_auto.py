@@ -7,7 +7,7 @@ import pytest
 from keras_vit.models.keras_files import load_model
 from keras_vit.models.variants import find_variant
 from keras_vit.training import auto
-from keras_vit.training.auto import Facts, auto_recipe, find_facts, recipe_for_images
+from keras_vit.training.auto import RuleInputs, auto_recipe, find_rule_inputs, recipe_for_images
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import (
     save_small_model,
@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
 )
 def test_steps_follow_the_number_of_images(num_images, seen, batch_size):
     recipe = recipe_for_images(
-        Facts((num_images // 2, num_images - num_images // 2), 500, VIT_B16, True)
+        RuleInputs((num_images // 2, num_images - num_images // 2), 500, VIT_B16, True)
     )
     assert recipe.batch_size == batch_size
     assert recipe.steps == seen // batch_size // 10 * 10
@@ -68,7 +68,7 @@ def test_steps_follow_the_number_of_images(num_images, seen, batch_size):
     ],
 )
 def test_resolution_follows_the_images_and_the_model(options, side, size):
-    assert recipe_for_images(Facts((100, 100), side, options, True)).image_size == size
+    assert recipe_for_images(RuleInputs((100, 100), side, options, True)).image_size == size
 
 
 @pytest.mark.parametrize(
@@ -76,28 +76,30 @@ def test_resolution_follows_the_images_and_the_model(options, side, size):
 )
 def test_small_images_have_eight_patches_per_side_for_random_weights(patch_size, side, size):
     options = VIT_B16.replace(patch_size=patch_size)
-    assert recipe_for_images(Facts((100, 100), side, options, False)).image_size == size
+    assert recipe_for_images(RuleInputs((100, 100), side, options, False)).image_size == size
 
 
 def test_uneven_classes_are_balanced():
-    even, uneven = (recipe_for_images(Facts(c, 224, VIT_B16, True)) for c in ((10, 14), (10, 20)))
+    even, uneven = (
+        recipe_for_images(RuleInputs(c, 224, VIT_B16, True)) for c in ((10, 14), (10, 20))
+    )
     assert (even.class_balance, even.monitor) == ("none", None)
     assert (uneven.class_balance, uneven.monitor) == ("sampling", "val_balanced_accuracy")
 
 
 def test_random_weights_are_trained_from_scratch(caplog):
     with caplog.at_level(logging.INFO):
-        recipe = recipe_for_images(Facts((10, 14), 224, VIT_B16, False))
+        recipe = recipe_for_images(RuleInputs((10, 14), 224, VIT_B16, False))
     assert (recipe.optimizer, recipe.decay) == ("adamw", "cosine")
     assert "random weights" in caplog.text
 
 
 @pytest.mark.slow
 def test_facts_are_read_from_the_data_and_the_model(folder, model):
-    facts = find_facts(folder, model)
-    assert sorted(facts.counts) == [6, 14]
-    assert (facts.side, facts.usual_size, facts.is_pretrained) == (16, 16, True)
-    assert find_facts("digits", "ViT_Ti16").side == 8
+    inputs = find_rule_inputs(folder, model)
+    assert sorted(inputs.counts) == [6, 14]
+    assert (inputs.side, inputs.usual_size, inputs.is_pretrained) == (16, 16, True)
+    assert find_rule_inputs("digits", "ViT_Ti16").side == 8
 
 
 @pytest.mark.slow

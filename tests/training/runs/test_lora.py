@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.models.surgery import lora_parts
+from keras_vit.models.surgery import lora_layers
 from keras_vit.training.optimizers import AdamW
 from keras_vit.training.starting_model import make_model
 from tests.fixtures.contract import randomise, to_numpy
@@ -36,18 +36,18 @@ def made(recipe, path):
 def test_a_run_trains_saves_and_resumes(pretrained, tmp_path):
     recipe = small_recipe(optimizer="adamw", learning_rate=0.01, weight_decay=0.1, **SETTINGS)
     model = made(recipe, pretrained)
-    assert [(part.lora_rank, part.lora_alpha) for part in lora_parts(model)] == 12 * [(2, 4.0)]
+    assert [(part.lora_rank, part.lora_alpha) for part in lora_layers(model)] == 12 * [(2, 4.0)]
     base = {weight.path: to_numpy(weight) for weight in model.non_trainable_weights}
     history = small_fit(tmp_path / "run", recipe, model)
     assert np.isfinite(history[-1]["loss"])
-    assert all(to_numpy(part.lora_kernel_b).any() for part in lora_parts(model))
+    assert all(to_numpy(part.lora_kernel_b).any() for part in lora_layers(model))
     for weight in model.non_trainable_weights:
         np.testing.assert_array_equal(to_numpy(weight), base[weight.path])
     # The model of the run has the averages at the end.
     x = images(4, 8, 8, 3)
     for name, expected in {"averaged": model, "best": None, "last": None}.items():
         loaded = keras.models.load_model(tmp_path / "run" / f"{name}.keras", compile=False)
-        assert len(lora_parts(loaded)) == 12
+        assert len(lora_layers(loaded)) == 12
         assert [w.path for w in loaded.trainable_weights] == [
             weight.path for weight in model.trainable_weights
         ]
@@ -74,7 +74,7 @@ def test_a_run_trains_saves_and_resumes(pretrained, tmp_path):
 def test_a_tuned_model_is_merged_before_the_next_run(pretrained, tmp_path):
     recipe = small_recipe(lora_rank=2)
     tuned = make_model(recipe, pretrained, 3)
-    for part in lora_parts(tuned):
+    for part in lora_layers(tuned):
         part.lora_kernel_b.assign(np.full(part.lora_kernel_b.shape, 0.1))
     tuned.save(tmp_path / "tuned.keras")
     x = images(4, 8, 8, 3)
@@ -83,7 +83,7 @@ def test_a_tuned_model_is_merged_before_the_next_run(pretrained, tmp_path):
     features = keras_vit.replace_head(again, 0)
     np.testing.assert_allclose(to_numpy(features(x)), expected, atol=1e-5)
     plain = make_model(small_recipe(), tmp_path / "tuned.keras", 3)
-    assert lora_parts(plain) == [] and len(plain.trainable_weights) == len(plain.weights)
+    assert lora_layers(plain) == [] and len(plain.trainable_weights) == len(plain.weights)
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_a_quantized_base_stays_quantized(pretrained, mode, tmp_path, caplog):
         small_fit(tmp_path / "run", recipe, tuned)
         tuned = keras.models.load_model(tmp_path / "run/best.keras")
     kernels = {weight.path: to_numpy(weight) for weight in base.weights}
-    for part in lora_parts(tuned):
+    for part in lora_layers(tuned):
         assert part.quantization_mode == mode
         np.testing.assert_array_equal(to_numpy(part._kernel), kernels[part._kernel.path])
     warning = f"the kernels in {mode} are trained as floats"
@@ -159,4 +159,4 @@ def test_masked_patches_too(pretrained, tmp_path):
     model = make_model(recipe, pretrained, 0)
     history = small_fit(tmp_path / "run", recipe, model)
     assert np.isfinite(history[-1]["loss"])
-    assert all(to_numpy(part.lora_kernel_b).any() for part in lora_parts(model))
+    assert all(to_numpy(part.lora_kernel_b).any() for part in lora_layers(model))

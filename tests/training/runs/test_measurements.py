@@ -155,7 +155,7 @@ def test_a_student_and_several_callbacks(tmp_path):
 @pytest.mark.slow
 @pytest.mark.backends("tensorflow", reason="the same on every backend")
 def test_masked_patches_and_a_run_that_stops_early(tmp_path):
-    recipe = small_recipe(loss="mean_colour", steps=60, learning_rate=1e-9, patience=1)
+    recipe = small_recipe(loss="mean_color", steps=60, learning_rate=1e-9, patience=1)
     callback = fewshot(100)
     model = small_model(recipe, num_classes=0)
     history = small_fit(tmp_path / "run", recipe, model, callbacks=[callback])

@@ -32,7 +32,7 @@ ACTIVATIONS = {
     "silu": "silu",
 }
 # The `problem_type` of a model whose images may have several labels.
-SEVERAL_LABELS = "multi_label_classification"
+MULTI_LABEL = "multi_label_classification"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +195,7 @@ def default_names(num_classes):
 def _restore(checkpoint, model, has_new_head):
     """Set the thresholds of a multi-label model to those of transformers; see `Format.restore`."""
     config, num_classes = checkpoint.archive.config, model.options.num_classes
-    if config.get("problem_type") == SEVERAL_LABELS and num_classes and not has_new_head:
+    if config.get("problem_type") == MULTI_LABEL and num_classes and not has_new_head:
         model.thresholds = (0.5,) * num_classes
 
 
@@ -241,7 +241,7 @@ def transformers_format(
         config_files=CONFIGURATION,
         configure=_configurer(config_of, image_settings_of),
         restore=_restore,
-        several_labels={"problem_type": SEVERAL_LABELS},
+        multi_label={"problem_type": MULTI_LABEL},
         has_normalizations=True,
         **own,
     )

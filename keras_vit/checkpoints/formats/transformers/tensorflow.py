@@ -71,9 +71,9 @@ def _spell(name, options):
     return f"{layer}/{MODEL_NAMES[bool(options.num_classes)]}/{path}:0"
 
 
-def _configure(options, *facts):
+def _configure(options, *metadata):
     """Return what transformers writes; its TensorFlow has one name of the tanh GELU."""
-    files = HUGGINGFACE.configure(options, *facts)
+    files = HUGGINGFACE.configure(options, *metadata)
     if options.activation == "gelu_tanh":
         files["config.json"]["hidden_act"] = "gelu_new"
     return files
