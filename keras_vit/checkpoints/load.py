@@ -80,7 +80,7 @@ def from_checkpoint(
     """
     file = find_file(path)
     with open_checkpoint(file, format) as checkpoint:
-        described = describe(checkpoint, num_heads, image_size)
+        described = describe_checkpoint(checkpoint, num_heads, image_size)
         row = match_variant(described)
         # A .keras file has a name of its own.
         if row is not None and not checkpoint.format.open:
@@ -141,7 +141,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
     with open_checkpoint(file) as checkpoint:
         is_recorded = "num_heads" not in checkpoint.format.config_options
         num_heads = None if is_recorded else getattr(row, "num_heads", None)
-        described = describe(checkpoint, num_heads, image_size)
+        described = describe_checkpoint(checkpoint, num_heads, image_size)
         different = size_differences(row, described)
         if different:
             pairs = ", ".join(f"{k}={v} instead of {own}" for k, (v, own) in different.items())
@@ -156,7 +156,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
     return _resized(model, checkpoint, image_size)
 
 
-def describe(checkpoint, num_heads=None, image_size=None):
+def describe_checkpoint(checkpoint, num_heads=None, image_size=None):
     """Return the options that a file describes, with those that the catalog has for its name.
 
     No `.npz` file records the form of the GELU; DeiT III's models, trained in PyTorch, have erf. No
@@ -303,7 +303,7 @@ def _warn_of_other_functions(model, checkpoint):
     ours = getattr(model, "options", None)
     if ours is None:
         return
-    theirs = describe(checkpoint, getattr(ours, "num_heads", None), stored_size(model))
+    theirs = describe_checkpoint(checkpoint, getattr(ours, "num_heads", None), stored_size(model))
     names = ["classifier_activation"]
     if not is_resnet(ours):
         names += ["activation", "epsilon", "position_embedding", "position_placement"]

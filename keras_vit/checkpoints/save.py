@@ -34,7 +34,7 @@ from keras_vit.core.text import check_class_names
 from keras_vit.layers.positions import sincos_table
 from keras_vit.models.image_model import image_spec_of, options_of
 from keras_vit.models.keras_files import WEIGHTS_SUFFIX, check_finite
-from keras_vit.models.options import differences, is_resnet
+from keras_vit.models.options import is_resnet, option_differences
 from keras_vit.models.structure import stored_size
 from keras_vit.models.surgery import resize, with_float_kernels
 
@@ -426,7 +426,7 @@ def lost_options(arrays, configuration, options, format):
         # They become a learned table.
         ignored.add("position_embedding")
     compared = [name for name in (*options.names(), *options.names("size")) if name not in ignored]
-    lost = {name: value for name, (_, value) in differences(options, read, compared).items()}
+    lost = {name: value for name, (_, value) in option_differences(options, read, compared).items()}
     logged = {"epsilon"}
     # Another GELU changes outputs little, another activation does not.
     if "gelu" in str(getattr(options, "activation", "")):

@@ -8,10 +8,9 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.catalog.download import find_file
-from keras_vit.checkpoints.load import describe, from_checkpoint, warn_of_assumed
+from keras_vit.checkpoints.load import describe_checkpoint, from_checkpoint, warn_of_assumed
 from keras_vit.checkpoints.reader import open_checkpoint
-from keras_vit.models.options import Options, changed_options
-from keras_vit.models.options import differences as option_differences
+from keras_vit.models.options import Options, changed_options, option_differences
 from keras_vit.models.variants import match_variant, size_differences
 from keras_vit.models.vit import variable_shapes
 
@@ -76,7 +75,7 @@ def inspect_checkpoint(
     """
     file = find_file(path)
     with open_checkpoint(file, format) as checkpoint:
-        options = describe(checkpoint, num_heads, image_size)
+        options = describe_checkpoint(checkpoint, num_heads, image_size)
         warn_of_assumed(checkpoint, options, num_heads)
         saved = getattr(checkpoint.archive, "model", None)
         row, shapes = match_variant(options), variable_shapes(options)
@@ -105,7 +104,7 @@ def variant_differences(options, variant):
     return [f"{name}: {ours}, not {its}" for name, (ours, its) in different.items()]
 
 
-def differences(path, other, num_heads=None, image_size=None):
+def checkpoint_differences(path, other, num_heads=None, image_size=None):
     """Return one line per difference of two checkpoints: of options, names of classes, and values.
 
     Args:

@@ -46,14 +46,14 @@ class Fewshot(Reading):
     def run(self):
         """Print a table."""
         from keras_vit.evaluation.feature_store import evaluate_stores, is_store, read_features
-        from keras_vit.evaluation.fewshot import evaluate_fewshot, summary
+        from keras_vit.evaluation.fewshot import evaluate_fewshot, summary_rows
         from keras_vit.experiments.model_and_data import open_trained
 
         seeds = tuple(range(self.seeds))
         if is_store(self.model):
             train, test = read_features(self.model), read_features(self.data)
             accuracies = evaluate_stores(train, test, self.shots, seeds, self.method, self.l2)
-            print(plain_table(("shots", "accuracy", "seeds"), summary(accuracies)))
+            print(plain_table(("shots", "accuracy", "seeds"), summary_rows(accuracies)))
             return
         trained = open_trained(self.model, self.image_size)
         if self.data is None:
@@ -63,4 +63,4 @@ class Fewshot(Reading):
         own = ("model", "data", "seeds", "image_size", "debug")
         options = {name: value for name, value in vars(self).items() if name not in own}
         accuracies = evaluate_fewshot(trained.model, data, seeds=seeds, **options)
-        print(plain_table(("shots", "accuracy", "seeds"), summary(accuracies)))
+        print(plain_table(("shots", "accuracy", "seeds"), summary_rows(accuracies)))

@@ -127,7 +127,7 @@ class Predict(Command):
         if missing:
             num_images = sum(len(job.numbers(part)) for part in missing)
             if self.engine == "ray":
-                broken = ray.write_parts(job, missing, self.processes, self.address, self.gpus)
+                broken = ray.write_parts_on_ray(job, missing, self.processes, self.address, self.gpus)
             else:
                 with tqdm.tqdm(total=num_images, unit=" images") as bar:
                     broken = process_pool.write_parts(job, missing, self.processes, bar.update)
@@ -227,10 +227,10 @@ def print_classes(image, classes):
 
 def _classes(model, found, index, top):
     """Return the classes of one image with their probabilities, the most likely first."""
-    from keras_vit.serving.predictor import class_names, ranked
+    from keras_vit.serving.predictor import class_names_of, ranked
 
     if model.thresholds is not None:
         return list(zip(found["prediction"][index], found["probability"][index], strict=True))
     probabilities = found["probabilities"][index]
-    names = class_names(model, len(probabilities))
+    names = class_names_of(model, len(probabilities))
     return [(names[number], probabilities[number]) for number in ranked(probabilities, top)]

@@ -77,7 +77,7 @@ class Study(Command):
     def run(self):
         """Train, print the table and draw the figure."""
         from keras_vit.experiments.grid import RESULTS
-        from keras_vit.experiments.study_run import FIGURE, study, summary
+        from keras_vit.experiments.study_run import FIGURE, study, summary_table
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.training.recipe import find_recipe
 
@@ -99,7 +99,7 @@ class Study(Command):
             options["finetune"] = dataclasses.replace(
                 find_recipe(self.finetune), image_size=self.finetune_image_size
             )
-        print(plain_table(*summary(study(self.study, **options))))
+        print(plain_table(*summary_table(study(self.study, **options))))
         workdir = self.workdir.expanduser().resolve()
         print(f"Table and figure: {workdir / RESULTS}, {workdir / FIGURE}")
 

@@ -161,7 +161,7 @@ def read_csv(path):
         ]
 
 
-def differences(before, now, unordered=()):
+def setting_differences(before, now, unordered=()):
     """List the settings that changed since they were recorded.
 
     Args:
@@ -173,8 +173,8 @@ def differences(before, now, unordered=()):
         A list of strings, one per difference.
 
     Example:
-    >>> from keras_vit.core.files import differences
-    >>> differences({"steps": 5, "seeds": [1]}, {"steps": 8, "seeds": (1,)})
+    >>> from keras_vit.core.files import setting_differences
+    >>> setting_differences({"steps": 5, "seeds": [1]}, {"steps": 8, "seeds": (1,)})
     ['steps=8 instead of 5']
     """
     now = json.loads(json.dumps(now))

@@ -83,7 +83,7 @@ def find_images(names, split=None, data_dir=None):
         source = (
             find_source(name, split, data_dir=data_dir) if split else find_every(name, data_dir)
         )
-        return rows_of(source)
+        return source_rows(source)
     if split is not None:
         raise ValueError(
             "`split` is for datasets, such as `folder:PATH`; of a folder or files all images are "
@@ -211,7 +211,7 @@ class ImageRows:
         return {"id": as_objects(ids), **self.read(start, stop)}
 
 
-def rows_of(source):
+def source_rows(source):
     """Return the examples of a `Source` as `ImageRows`, with the names of their labels."""
     several = source.is_multi_label
 

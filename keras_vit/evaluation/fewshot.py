@@ -173,7 +173,7 @@ def choose_examples(labels, num_classes, shots, seed):
     return np.concatenate([members[: None if shots == ALL else shots] for members in classes])
 
 
-def summary(accuracies):
+def summary_rows(accuracies):
     """Return a row of strings per number of shots: shots, mean and deviation, number of seeds."""
     rows = []
     for shots in dict.fromkeys(count for count, _ in accuracies):

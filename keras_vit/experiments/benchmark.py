@@ -110,7 +110,7 @@ def _measure(*arguments):
     # Each process would print TensorFlow's start-up messages.
     with without_stderr():
         from keras_vit.experiments import benchmark_process
-    return benchmark_process.measure(*arguments)
+    return benchmark_process.measure_speed(*arguments)
 
 
 def estimate_largest_batch(points, memory, failing=None):

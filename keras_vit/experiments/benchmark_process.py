@@ -22,7 +22,7 @@ from keras_vit.training.recipe import RECIPES
 NUM_CLASSES, IMAGE_SIZE = 1000, 224
 
 
-def measure(model, image_size, task, dtype, batch_size, seconds):
+def measure_speed(model, image_size, task, dtype, batch_size, seconds):
     """Return images per second, peak bytes, bytes of the device, image size and dtype."""
     built = build_or_load(model, image_size, task, dtype)
     speed = images_per_second(make_step(built, task, batch_size), batch_size, seconds)

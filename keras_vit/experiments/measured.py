@@ -14,7 +14,7 @@ from keras_vit.experiments.model_and_data import open_trained
 from keras_vit.experiments.paper_results import TITLES, paper_results
 from keras_vit.experiments.paper_tables import PaperTable
 from keras_vit.experiments.reported import TABLE_2, TABLE_5, VTAB, check_meant, reported_rows
-from keras_vit.experiments.study_run import summary
+from keras_vit.experiments.study_run import summary_table
 from keras_vit.experiments.vtab_run import accuracies_by_seed
 from keras_vit.experiments.vtab_tables import (
     REPORTED,
@@ -134,7 +134,7 @@ def _study_table(name, path, settings):
     )
     title = f"Measured, {path}: study {settings['study']} on {data}"
     reported = _reported_settings(_OF_FIGURES.get(name, name), settings["finetune_data"])
-    (first, *columns), lines = summary(read_results(path / RESULTS))
+    (first, *columns), lines = summary_table(read_results(path / RESULTS))
     rows = tuple((setting, _find(reported, setting), *cells) for setting, *cells in lines)
     return PaperTable(title, (first, "reported", *columns), rows)
 

@@ -26,7 +26,7 @@ from keras_vit.inspection.figures.charts import (
     draw_data_sizes,
     draw_scaling,
     draw_study,
-    short_names,
+    short_labels,
 )
 from keras_vit.models.options import is_resnet
 from keras_vit.models.variants import find_variant
@@ -282,7 +282,7 @@ def study(
     run_seeds = range(plan.recipe.seed, plan.recipe.seed + seeds)
 
     def run(setting, seed):
-        return measure(plan, choose_values(plan, setting), seed)
+        return measure_setting(plan, choose_values(plan, setting), seed)
 
     rows = grid(settings, run_seeds, run, plan.workdir, plan.conditions())
     if importlib.util.find_spec("matplotlib"):
@@ -316,7 +316,7 @@ class Trained:
     exaflops: float
 
 
-def measure(plan, setting, seed):
+def measure_setting(plan, setting, seed):
     """Train a setting with a seed, and return what is measured of its model, by column."""
     trained = train_setting(plan, setting, seed)
     model, recipe = trained.run.model, trained.run.recipe
@@ -412,13 +412,13 @@ def _cell(column, found):
     return ", ".join(dict.fromkeys(texts)) or "-"
 
 
-def summary(rows):
+def summary_table(rows):
     """Return columns and rows of strings: the means over the seeds of each setting.
 
     Accuracies have the standard deviation (n - 1) too.
 
     Example:
-    >>> summary([{"setting": "none", "seed": s, "accuracy": s / 4} for s in (1, 3)])
+    >>> summary_table([{"setting": "none", "seed": s, "accuracy": s / 4} for s in (1, 3)])
     (('setting', 'seeds', 'test accuracy'), [('none', '2', '50.00 ± 35.36 %')])
     """
     names = [name for name in rows[0] if name not in ("setting", "seed", *_TITLES)]
@@ -432,7 +432,7 @@ def summary(rows):
 
 
 def _draw(plan, rows):
-    short = short_names({row["setting"] for row in rows})
+    short = short_labels({row["setting"] for row in rows})
     rows = [{**row, "setting": short[row["setting"]]} for row in rows]
     kind, picture = STUDIES[plan.name], plan.workdir / FIGURE
     titles = {

@@ -10,7 +10,7 @@ from keras import ops
 from keras_vit.core.arguments import as_pair, check_choice, check_rate
 from keras_vit.layers.layer import Dropout, Layer, as_rows
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
-from keras_vit.layers.positions import num_offsets, relative_bias, rotary_tables, rotate
+from keras_vit.layers.positions import apply_rotary, num_offsets, relative_bias, rotary_tables
 
 # By the backend's fused operation where that is faster, or always by products with the scores.
 ATTENTION_PATHS = ("fused", "explicit")
@@ -141,7 +141,7 @@ class MultiHeadAttention(Layer):
             query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary_grid_size:
             tables = [ops.cast(table, query.dtype) for table in self.rotary_tables]
-            query, key = rotate(query, *tables), rotate(key, *tables)
+            query, key = apply_rotary(query, *tables), apply_rotary(key, *tables)
         bias = self._bias(query) if self.relative_grid_size else None
         needs_scores = return_attention_scores or (training and self.dropout > 0)
         scores = None

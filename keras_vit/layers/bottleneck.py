@@ -108,7 +108,7 @@ class StandardizedConv2D(KeepsSublayers, keras.layers.Conv2D):
         """Return the kernel with mean 0 and variance 1 per output channel, at least in float32."""
         kernel = ops.convert_to_tensor(kernel)
         if keras.backend.backend() == "torch":
-            return self._standardize_rows(rows_of(kernel)).t().reshape(kernel.shape)
+            return self._standardize_rows(kernel_rows(kernel)).t().reshape(kernel.shape)
         # The policy "float16" stores the kernel in half precision.
         kernel = ops.cast(kernel, keras.backend.result_type(kernel.dtype, "float32"))
         kernel = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
@@ -136,7 +136,7 @@ class StandardizedConv2D(KeepsSublayers, keras.layers.Conv2D):
         import torch
 
         *shape, filters = kernel.shape
-        rows = rows_of(ops.convert_to_tensor(kernel))
+        rows = kernel_rows(ops.convert_to_tensor(kernel))
         if not self.folded:
             rows = self._standardize_rows(rows)
         weight = rows.to(inputs.dtype).reshape(filters, *shape).permute(0, 3, 1, 2)
@@ -200,7 +200,7 @@ def same_padding(length, size, stride):
     return total // 2, total - total // 2
 
 
-def rows_of(kernel):
+def kernel_rows(kernel):
     """Return a kernel of torch as a matrix in memory with one row per output channel.
 
     In this layout torch convolves and standardizes fastest.

@@ -269,7 +269,7 @@ def rotary_tables(grid_size, num_tokens, head_dim):
     return np.cos(angles).astype("float32"), np.sin(angles).astype("float32")
 
 
-def rotate(heads, cosines, sines):
+def apply_rotary(heads, cosines, sines):
     """Rotate each pair of channels; the partner of a channel is half a head away.
 
     Args:
@@ -283,7 +283,7 @@ def rotate(heads, cosines, sines):
     Example:
     >>> from keras_vit.layers.positions import rotary_tables, rotate
     >>> tables = map(ops.convert_to_tensor, rotary_tables((2, 3), num_tokens=7, head_dim=8))
-    >>> tuple(rotate(ops.ones((1, 7, 2, 8)), *tables).shape)
+    >>> tuple(apply_rotary(ops.ones((1, 7, 2, 8)), *tables).shape)
     (1, 7, 2, 8)
     """
     first, second = ops.split(heads, 2, axis=-1)

@@ -343,7 +343,7 @@ def options_from_config(config):
     return (ResNetOptions if "stages" in config else VitOptions)(**config)
 
 
-def differences(options, other, names):
+def option_differences(options, other, names):
     """Return the named options that differ between two, as pairs by name."""
     options, other = options.resolved(), other.resolved()
     pairs = {name: (getattr(options, name), getattr(other, name)) for name in names}
@@ -368,7 +368,7 @@ def changed_options(options, row=None):
     names = {*options.names(), *options.names("training")} - {"num_classes", "image_size"}
     # The defaults of these follow from other options: a class token from the pooling, for instance.
     derived = names & {"class_token", "patch_bias", "key_bias"}
-    changed = differences(options, default, names - derived)
-    changed |= differences(options, options.replace(**dict.fromkeys(derived)), derived)
+    changed = option_differences(options, default, names - derived)
+    changed |= option_differences(options, options.replace(**dict.fromkeys(derived)), derived)
     sizes = {} if row else {name: (size, None) for name, size in options.sizes.items()}
     return sizes | dict(sorted(changed.items()))

@@ -262,7 +262,7 @@ def _as_rgb(pixels):
 def _classes(logits, runner):
     """Return the columns that follow from logits."""
     num_classes = logits.shape[-1]
-    names = class_names(runner, num_classes)
+    names = class_names_of(runner, num_classes)
     # The softmax of one logit is always 1.
     if logits.ndim != 2 or num_classes < 2 or len(names) != num_classes:
         raise ValueError(
@@ -285,7 +285,7 @@ def _classes(logits, runner):
     return {"probabilities": probabilities, "prediction": classes, "probability": chosen}
 
 
-def class_names(runner, num_classes):
+def class_names_of(runner, num_classes):
     """Return the names of a model's classes, or their numbers."""
     return runner.class_names or list(map(str, range(num_classes)))
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import replacing
-from keras_vit.data.images.geometry import resize
+from keras_vit.data.images.geometry import resize_image
 from keras_vit.data.images.scaling import preprocess
 from keras_vit.serving.formats import METADATA_FILE, needing
 
@@ -75,7 +75,7 @@ def _examples(spec, image_size):
     if spec.dtype == tf.string:
         return [_encoded(name) for name in _FILE_FORMATS]
     if spec.dtype.is_floating:
-        return [preprocess(resize(photograph(), image_size)).numpy()]
+        return [preprocess(resize_image(photograph(), image_size)).numpy()]
     return [photograph()]
 
 

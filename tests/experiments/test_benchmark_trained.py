@@ -40,7 +40,7 @@ def test_a_trained_model(run_directory):
     assert dtypes == ["bfloat16", "bfloat16", "float32"]
     benchmark_process.make_step(trained, "training", 1)
     assert len(trained.trainable_variables) == len(trained.variables)
-    measured = benchmark_process.measure(run_directory, None, "forward", None, 1, 0.01)
+    measured = benchmark_process.measure_speed(run_directory, None, "forward", None, 1, 0.01)
     assert measured[-1] == "int8_from_mixed_bfloat16"
     options = {"batch_sizes": (1,), "tasks": ("training",), "seconds": 0.01}
     (cost,) = benchmark([run_directory], **options)

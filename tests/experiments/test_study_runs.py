@@ -10,7 +10,7 @@ from keras_vit.evaluation.costs import count_training_exaflops
 from keras_vit.experiments.study_run import (
     Plan,
     Trained,
-    measure,
+    measure_setting,
     train_setting,
     training_exaflops,
 )
@@ -35,7 +35,7 @@ def test_the_best_model_is_measured(tmp_path, monkeypatch):
     best.save(run / "best.keras")
     trained = Trained(trainer.Run(last, [], run, RECIPES["digits_pretrain"]), 20, 1e-6)
     monkeypatch.setattr("keras_vit.experiments.study_run.train_setting", lambda *_: trained)
-    found = measure(plan, setting, 0)
+    found = measure_setting(plan, setting, 0)
     # The best model always predicts 0, the last 1.
     labels = [label for _, y in load("digits", "test", 16, 50, classes=("0", "1")) for label in y]
     assert found["accuracy"] == pytest.approx(1 - sum(map(int, labels)) / len(labels))

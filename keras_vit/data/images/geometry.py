@@ -97,7 +97,7 @@ class ImageMaker:
         is_decoded_in_part = settings.min_crop_area is not None and not settings.upright
         if is_decoded_in_part and not self.border:
             part = inception_crop(encoded, seed, settings.min_crop_area)
-            return resize(cut_and_scale(part, 0, self.scale), self.image_size)
+            return resize_image(cut_and_scale(part, 0, self.scale), self.image_size)
         image = decode_function(encoded, settings.image_spec.antialias)
         image = cut_and_scale(image, self.border, self.scale)
         if settings.upright:
@@ -105,7 +105,7 @@ class ImageMaker:
         if settings.min_crop_area is not None:
             image = inception_crop_of(image, seed, settings.min_crop_area)
         if settings.random_crop_from is not None:
-            square = resize(image, 2 * (settings.random_crop_from,))
+            square = resize_image(image, 2 * (settings.random_crop_from,))
             return random_crop(square, self.image_size, seed)
         if settings.central_crop_from is not None:
             small = resize_small(image, settings.central_crop_from)
@@ -117,7 +117,7 @@ class ImageMaker:
         return image[:, ::-1] if is_always else random_flip(image, seed)
 
 
-def resize(image, size):
+def resize_image(image, size):
     """Resize an image to `(height, width)` without keeping the aspect ratio; returns float32.
 
     Reference:

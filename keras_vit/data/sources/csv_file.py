@@ -5,7 +5,7 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.data.sources.folder import choose, files_source
+from keras_vit.data.sources.folder import files_of_split, files_source
 from keras_vit.data.sources.source import select_classes
 from keras_vit.data.sources.splits import SPLITS
 
@@ -32,7 +32,7 @@ def csv_file(path, split, classes=None, shard=(0, 1)):
     for name, part in rows.items():
         labels = [set(map(str.strip, text.split(separator))) - {""} for text in part.values()]
         known.append(sorted(set().union(*labels)))
-        (kept,) = choose(root, given, name, {".": list(part)}, split).values()
+        (kept,) = files_of_split(root, given, name, {".": list(part)}, split).values()
         own = dict(zip(part, labels, strict=True))
         found |= {image: own[image] for image in kept}
     names, *others = known

@@ -82,7 +82,7 @@ def folder(path, split, classes=None, shard=(0, 1)):
                 )
             listed[id_of(below, root)] = [id_of(path, root) for path in found]
             left_out.update(others)
-        for label, ids in enumerate(choose(root, given, name, listed, split).values()):
+        for label, ids in enumerate(files_of_split(root, given, name, listed, split).values()):
             paths += [str(root / id) for id in ids]
             labels += [label] * len(ids)
     options = {
@@ -279,7 +279,7 @@ def short_names(files):
 # Division.
 
 
-def choose(root, given, name, classes, split):
+def files_of_split(root, given, name, classes, split):
     """Choose the files of one of the given splits that belong to a split.
 
     Args:

@@ -13,10 +13,10 @@ import tensorflow as tf
 from keras_vit.core.arguments import IGNORED
 from keras_vit.core.text import name_some
 from keras_vit.data.images.decoding import decode_function, explain
-from keras_vit.data.images.geometry import ImageMaker, inception_crop_of, resize
+from keras_vit.data.images.geometry import ImageMaker, inception_crop_of, resize_image
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.scaling import scale_pixels
-from keras_vit.data.sources.folder import choose, find_splits, id_of, list_images
+from keras_vit.data.sources.folder import files_of_split, find_splits, id_of, list_images
 from keras_vit.data.sources.source import SEPARATOR, from_arrays
 
 IMAGES, MASKS, CLASSES = "images", "masks", "classes.txt"
@@ -63,7 +63,7 @@ def masks(path, split, shard=(0, 1)):
         left_out += ignored
         ids = [id_of(image, root) for image in listed]
         place = id_of(folder / IMAGES, root)
-        (ids,) = choose(root, given, name, {place: ids}, split).values()
+        (ids,) = files_of_split(root, given, name, {place: ids}, split).values()
         pairs += [(str(root / id), _mask_of(root / id, folder)) for id in ids]
     counts = collections.Counter(mask for _, mask in pairs)
     if wrong := [i for i, mask in pairs if counts[mask] > 1 or not pathlib.Path(mask).is_file()]:
@@ -148,7 +148,7 @@ class MaskMaker(ImageMaker):
             first, second = tf.unstack(tf.random.experimental.stateless_split(seed, 2), 2)
             if self.preprocessing.min_crop_area is not None:
                 both = inception_crop_of(both, first, self.preprocessing.min_crop_area)
-            pixels = scale_pixels(resize(both[..., :3], self.image_size))
+            pixels = scale_pixels(resize_image(both[..., :3], self.image_size))
             mask = tf.image.resize(both[..., 3:], self.image_size, "nearest")
             image = tf.concat([pixels, tf.cast(mask, tf.float32)], -1)
             return self._flip(image, second) if self.preprocessing.flip else image

@@ -78,13 +78,13 @@ def draw_costs(costs, path):
     save_figure(figure, path)
 
 
-def short_names(names):
+def short_labels(names):
     """Return a dictionary from names to labels, without the sizes in parentheses.
 
     Names that differ in these sizes alone stay whole.
 
     Example:
-    >>> list(short_names(["ViT_Ti16(depth=6), none", "ViT_Ti16(depth=6), 1-D"]).values())
+    >>> list(short_labels(["ViT_Ti16(depth=6), none", "ViT_Ti16(depth=6), 1-D"]).values())
     ['ViT_Ti16(...), none', 'ViT_Ti16(...), 1-D']
     """
     short = {name: re.sub(r"\(.*\)", "(...)", name) for name in names}

@@ -6,7 +6,7 @@ from keras_vit.checkpoints.architecture import check_recorded, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
-    describe,
+    describe_encoder,
     finder,
     not_square,
     settings_of,
@@ -81,7 +81,7 @@ def _describe(shape_of, config, num_heads):
         "pre_norm": True,
         "projection_dim": output_size(shape_of, "projection", axis=0),
     }
-    options = describe(shape_of, config, num_heads, DEFAULTS, settings, **own)
+    options = describe_encoder(shape_of, config, num_heads, DEFAULTS, settings, **own)
     if options.projection_dim:
         # The image tower in a whole model has a default of its own, which is not used.
         whole = config if "projection_dim" in config else settings

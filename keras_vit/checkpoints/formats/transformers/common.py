@@ -81,7 +81,7 @@ def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: nam
     return find
 
 
-def describe(shape_of, config, num_heads, defaults, settings=None, **own):
+def describe_encoder(shape_of, config, num_heads, defaults, settings=None, **own):
     """Return the options of a model, from its arrays and its `config.json`.
 
     Args:
@@ -181,7 +181,7 @@ def one_or_both(pair):
     return pair[0] if pair[0] == pair[1] else list(pair)
 
 
-def class_names(config):
+def read_class_names(config):
     """Return the names of the classes that a `config.json` records, or `None`."""
     names = in_order(config.get("id2label"))
     return None if isinstance(names, list) and names == default_names(len(names)) else names
@@ -233,10 +233,10 @@ def transformers_format(
         title,
         ".safetensors",
         find,
-        describe,
+        describe_encoder,
         family="huggingface",
         model_types=defaults.model_types,
-        class_names=class_names,
+        class_names=read_class_names,
         config_options=("num_heads", "activation", "epsilon"),
         config_files=CONFIGURATION,
         configure=_configurer(config_of, image_settings_of),

@@ -8,7 +8,7 @@ from keras_vit.checkpoints.architecture import check_recorded, num_registers, ou
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
-    describe,
+    describe_encoder,
     finder,
     not_square,
     settings_of,
@@ -57,7 +57,7 @@ def _describe(defaults, shape_of, config, num_heads):
     if gate:
         # Whatever the configuration says.
         own |= {"mlp_dim": gate // 2, "activation": "silu"}
-    options = describe(shape_of, config, num_heads, defaults, **own)
+    options = describe_encoder(shape_of, config, num_heads, defaults, **own)
     names = {"use_swiglu_ffn": "gated_mlp", "num_register_tokens": "num_registers"}
     check_recorded(config, names, options)
     return options

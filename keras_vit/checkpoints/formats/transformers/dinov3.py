@@ -8,7 +8,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_setting,
-    describe,
+    describe_encoder,
     finder,
     settings_of,
     transformers_format,
@@ -52,7 +52,7 @@ def _describe(shape_of, config, num_heads):
         "gated_mlp": is_gated,
         "key_bias": shape_of("block_0/attention/key/bias") is not None,
     }
-    options = describe(shape_of, config, num_heads, defaults, **own)
+    options = describe_encoder(shape_of, config, num_heads, defaults, **own)
     names = {
         "use_gated_mlp": "gated_mlp",
         "num_register_tokens": "num_registers",

@@ -20,7 +20,7 @@ from keras_vit.checkpoints.formats.transformers.clip import (
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     check_setting,
-    describe,
+    describe_encoder,
     not_square,
     settings_of,
     transformers_format,
@@ -60,7 +60,7 @@ def _describe(defaults, is_flat, shape_of, config, num_heads):
         return _unflattened(shape, settings)
 
     own = {"pooling": "map" if has_probe else "gap", "class_token": False}
-    options = describe(shape_of_kernel, config, num_heads, defaults, settings, **own)
+    options = describe_encoder(shape_of_kernel, config, num_heads, defaults, settings, **own)
     if not options.num_classes:
         check_setting(settings, "vision_use_head", has_probe)
     return options

@@ -7,7 +7,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_setting,
-    describe,
+    describe_encoder,
     finder,
     settings_of,
     transformers_format,
@@ -76,7 +76,7 @@ def describe_vit(shape_of, config, num_heads, defaults, **own):
     pooler_size = output_size(shape_of, "pre_logits", axis=0)
     if pooler_size:
         check_setting(config, "pooler_act", "tanh")
-    options = describe(
+    options = describe_encoder(
         shape_of, config, num_heads, defaults, representation_size=pooler_size, **own
     )
     if options.num_classes and pooler_size:
