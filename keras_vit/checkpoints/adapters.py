@@ -127,7 +127,15 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     finally:
         archive.close()
     if record:
-        _check_base(model, record.get(BASE_FINGERPRINTS, math.nan), path)
+        differences = np.subtract(
+            record.get(BASE_FINGERPRINTS, math.nan), _base_fingerprints(model)
+        )
+        # NaN is no small difference.
+        if not np.sqrt(np.mean(differences**2)) <= MAX_BASE_DIFFERENCE:
+            raise ValueError(
+                "`path` must hold an adapter of the model's weights: with others the model would "
+                f"compute something else. Received: path={str(path)!r}, which records another base"
+            )
     for name in HEAD_METADATA:
         setattr(model, name, record.get(name))
     for name, value in values.items():
@@ -158,17 +166,6 @@ def _values(variables, archive, found, naming, scale, own_scale):
 def _misfit(entry, actual, targets):
     expected = TRANSFORMS[entry.transform].shape(targets, None)
     return None if tuple(actual) == tuple(expected) else tuple(expected)
-
-
-def _check_base(model, recorded, path):
-    """Raise an error if an adapter was saved with a base that is unrelated to the model's."""
-    differences = np.subtract(recorded, _base_fingerprints(model))
-    # NaN is no small difference.
-    if not np.sqrt(np.mean(differences**2)) <= MAX_BASE_DIFFERENCE:
-        raise ValueError(
-            "`path` must hold an adapter of the model's weights: with others the model would "
-            f"compute something else. Received: path={str(path)!r}, which records another base"
-        )
 
 
 def _base_fingerprints(model):

@@ -126,13 +126,3 @@ def check_project(config, keys, project):
             f"{' or '.join(map(repr, keys))}: move it away to read the weights without it. "
             f"Received: a config.json with {', '.join(map(repr, list(config)[:4]))}"
         )
-
-
-def check_epsilon(epsilon):
-    """Return the epsilon of a configuration, checked to be a small positive number."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
-        raise ValueError(
-            "`layer_norm_eps` of the file's config.json must be a number between 0 and 1. "
-            f"Received: layer_norm_eps={epsilon!r}"
-        )
-    return epsilon

@@ -228,7 +228,7 @@ class CheckpointReader:
             values = TRANSFORMS[entry.transform].read(array, targets)
             for path, value in zip(entry.targets, values, strict=True):
                 value = self._centered(path, value, shapes)
-                self._check_range(variables[path], value)
+                self._refuse_overflow(variables[path], value)
                 yield variables[path], value
         if self._adds_bias:
             yield variables[BIAS], self._centered(BIAS, 0, shapes)
@@ -247,7 +247,7 @@ class CheckpointReader:
         kernel, shift = absorb(kernel[0], self.image_spec)
         return (kernel if path == KERNEL else value + shift).astype("float32")
 
-    def _check_range(self, variable, value):
+    def _refuse_overflow(self, variable, value):
         """Raise an error if a value is infinite in the variable's dtype."""
         if value.dtype.name == variable.dtype:
             return

@@ -117,7 +117,7 @@ def save_checkpoint(
         format = format_for(model, suffix)
     check_choice("format", format, tuple(formats))
     format = _format_of(formats[format], path)
-    path = _check_path(path, format)
+    path = _target_path(path, format)
     model = at_stored_size(model)
     options = options_of(model).resolved()
     if class_names is not None:
@@ -258,7 +258,8 @@ def _format_of(format, path):
     return next((row for row in rows if str(path).endswith(row.suffix)), format)
 
 
-def _check_path(path, format):
+def _target_path(path, format):
+    """Return the path to write, which must be one of the kind that the format has."""
     path = pathlib.Path(path).expanduser()
     kind, fits = f"a {format.suffix} file", path.suffix == format.suffix and not path.is_dir()
     fits = fits and not path.name.endswith(WEIGHTS_SUFFIX)

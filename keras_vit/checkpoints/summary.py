@@ -104,7 +104,7 @@ def variant_differences(options, variant):
     return [f"{name}: {ours}, not {its}" for name, (ours, its) in different.items()]
 
 
-def checkpoint_differences(path, other, num_heads=None, image_size=None):
+def compare_checkpoints(path, other, num_heads=None, image_size=None):
     """Return one line per difference of two checkpoints: of options, names of classes, and values.
 
     Args:

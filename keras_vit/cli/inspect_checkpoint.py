@@ -34,7 +34,7 @@ class InspectCheckpoint(Command):
     def run(self):
         """Print one fact per line."""
         from keras_vit.checkpoints.summary import (
-            checkpoint_differences,
+            compare_checkpoints,
             inspect_checkpoint,
             variant_differences,
         )
@@ -55,7 +55,7 @@ class InspectCheckpoint(Command):
         if self.against in variants:
             lines = variant_differences(summary.options, variants[self.against])
         else:
-            lines = checkpoint_differences(self.file, self.against, self.num_heads, size)
+            lines = compare_checkpoints(self.file, self.against, self.num_heads, size)
         more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
         print(f"\nagainst {self.against}: {len(lines) or 'no'} differences")
         for line in lines[:MAX_LISTED] + more:

@@ -124,10 +124,10 @@ class Checkpoints(Table):
 
         columns = ("name", "size", "classes", "top-1") + ("address",) * self.urls
         found = list_checkpoints(" ".join(self.filter))
-        self.print_table(columns, (checkpoint_row(row)[: len(columns)] for row in found))
+        self.print_table(columns, (cells_of(row)[: len(columns)] for row in found))
 
 
-def checkpoint_row(checkpoint):
+def cells_of(checkpoint):
     """Return the cells of the row of a checkpoint."""
     classes = f"{checkpoint.num_classes}" + (" (zero)" if checkpoint.zero_head else "")
     accuracy = f"{checkpoint.accuracy:.2f}" if checkpoint.accuracy else "-"

@@ -110,8 +110,8 @@ class ImageSpec:
                 found["rounds_offset"] &= any(round(half) != int(half) for half in halves)
             return found
 
-        mine, others = compared(self), compared(other)
-        return [f"{n}={mine[n]!r} becomes {others[n]!r}" for n in mine if mine[n] != others[n]]
+        own, other = compared(self), compared(other)
+        return [f"{n}={own[n]!r} becomes {other[n]!r}" for n in own if own[n] != other[n]]
 
 
 # As in the ViT paper.

@@ -21,8 +21,10 @@ class RunDir:
         settings: dictionary that JSON can store.
         resume: whether to resume the job in the directory; if there is none, it begins.
         file: name of the file of the settings.
-        others: names of settings that may differ when the job is resumed, such as where files are.
-        scratch: names of parts that are deleted with a new job that fails before it wrote others.
+        may_differ: names of settings that may differ when the job is resumed, such as the place
+            of files.
+        scratch: names of files and directories that do not count as results: a new job that fails
+            with no others in the directory is deleted with them.
 
     Attributes:
         before: dictionary of the settings that a job is resumed with; empty for a new one.
@@ -38,13 +40,13 @@ class RunDir:
     """
 
     def __init__(
-        self, path, settings, resume=False, *, file="settings.json", others=(), scratch=()
+        self, path, settings, resume=False, *, file="settings.json", may_differ=(), scratch=()
     ):
         self.path = pathlib.Path(path).expanduser().resolve()
         self.settings = settings
         self.resume = resume
         self.file = file
-        self.others = others
+        self.may_differ = may_differ
         self.scratch = scratch
         self.before = {}
 
@@ -81,7 +83,7 @@ class RunDir:
                 try:
                     yield self
                 except BaseException:
-                    if is_begun and not shared and {*self.parts()} <= {*self.scratch}:
+                    if is_begun and not shared and {*self.contents()} <= {*self.scratch}:
                         self._remove()
                     raise
         except BaseException:
@@ -104,7 +106,7 @@ class RunDir:
         changed = [
             f"{name}={new!r} instead of {old!r}"
             for name, old, new in _changes(self.before, self.settings)
-            if name not in self.others
+            if name not in self.may_differ
         ]
         if changed:
             raise ValueError(
@@ -115,10 +117,12 @@ class RunDir:
     @property
     def identity(self):
         """A digest of the settings so far, without those that may differ."""
-        compared = {n: value for n, value in _flat(self.settings).items() if n not in self.others}
+        compared = {
+            n: value for n, value in _flat(self.settings).items() if n not in self.may_differ
+        }
         return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()[:16]
 
-    def parts(self):
+    def contents(self):
         """Return the names of the files and directories besides the settings, sorted."""
         names = (path.name for path in self.path.glob("*") if PARTIAL not in path.name)
         return sorted({*names} - {self.file, LOCK_FILE})
@@ -134,7 +138,7 @@ class RunDir:
         Raises:
             ValueError: if it holds something else.
         """
-        holds_job, parts = (self.path / self.file).is_file(), self.parts()
+        holds_job, parts = (self.path / self.file).is_file(), self.contents()
         if (holds_job or parts) and not (holds_job and self.resume):
             found = "a job, which `resume` continues" if holds_job else ", ".join(parts[:3])
             raise ValueError(
@@ -159,7 +163,7 @@ class RunDir:
         return not holds_job
 
     def _remove(self):
-        for name in (*self.parts(), self.file):
+        for name in (*self.contents(), self.file):
             path = self.path / name
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

@@ -152,7 +152,7 @@ class Dataset:
         """Return the same dataset from a step on; `skip` is what was skipped before."""
         return dataclasses.replace(self, start_step=step, skip=skip)
 
-    def only(self, numbers):
+    def select(self, numbers):
         """Return a dataset of the examples with some numbers alone, in the same order."""
         others = np.setdiff1d(self.source.numbers, numbers)
         parts = {name: getattr(self, name).without(others) for name in ("source", "examples")}
@@ -320,7 +320,7 @@ class _Reading:
 
     def _explain(self, position, number, payload):
         if number == _END:
-            self.skipped.check_count(int(position) % self.epoch_length)
+            self.skipped.end_of_epoch(int(position) % self.epoch_length)
             return
         seed, encoded = self._seed(position), tf.constant(b"")
         try:

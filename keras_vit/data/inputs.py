@@ -96,7 +96,7 @@ def find_images(names, split=None, data_dir=None):
     return images
 
 
-def _existing(name):
+def matching_paths(name):
     """Return the paths that a name means: itself, or the files of a pattern."""
     path = pathlib.Path(name).expanduser()
     matches = [] if path.exists() else sorted(tf.io.gfile.glob(str(path)))
@@ -106,7 +106,7 @@ def _existing(name):
 def _parquet_files(names):
     """Return the Parquet files that the names mean, or none if they mean images."""
     found = []
-    for path in itertools.chain.from_iterable(map(_existing, names)):
+    for path in itertools.chain.from_iterable(map(matching_paths, names)):
         files = sorted(path.rglob(f"*{_PARQUET}")) if path.is_dir() else [path]
         tables = [file for file in files if file.suffix == _PARQUET]
         has_images = bool(tables) and path.is_dir() and bool(list_images(path)[0])
@@ -120,7 +120,7 @@ def _image_files(names):
     paths, ids, left_out = [], [], collections.Counter()
     is_only = len(names) == 1
     for name in names:
-        for path in _existing(name):
+        for path in matching_paths(name):
             if not path.is_dir():
                 paths.append(str(path))
                 ids.append(str(path) if path != pathlib.Path(name).expanduser() else name)
@@ -137,13 +137,6 @@ def _image_files(names):
         return data_digest((), zip(ids, map(pathlib.Path, paths), strict=True), len(paths))
 
     return ImageRows(len(paths), ids.__getitem__, read, digest, left_out=left_out)
-
-
-def check_existing(names):
-    """Raise `ValueError` for a name of images that means nothing."""
-    for name in names:
-        if not is_dataset(name) and not all(path.exists() for path in _existing(name)):
-            raise ValueError(f"`images` must exist. Received: {name!r}, which does not")
 
 
 def thumbnails(images, ids, size=160):

@@ -73,8 +73,8 @@ class Skipped:
             f"{shown} of {self._source.find_id(int(number))}"
         )
 
-    def check_count(self, count):
-        """Raise `ValueError` unless all examples were read."""
+    def end_of_epoch(self, count):
+        """Raise `ValueError` unless all examples were read in an epoch."""
         if count != self._source.num_examples:
             self._fail(
                 f"All {self._source.num_examples} examples must be read. Received: {count}; "

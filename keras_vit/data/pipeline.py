@@ -124,7 +124,7 @@ def load(
     every = functools.partial(find_every, name, data_dir)
 
     def find(shard):
-        found = find_source(name, split, classes, data_dir, shard).part(fraction)
+        found = find_source(name, split, classes, data_dir, shard).subset(fraction)
         return leave_out(found, exclude, name, split, every)
 
     source = find((0, 1))

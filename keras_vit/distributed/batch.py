@@ -19,9 +19,9 @@ from keras_vit.core.run_dir import RunDir
 from keras_vit.data.inputs import (
     PREDICTIONS_RECORD,
     absolute_names,
-    check_existing,
     find_images,
     is_dataset,
+    matching_paths,
 )
 from keras_vit.data.sources.kinds import find_kind
 from keras_vit.serving.predictor import Predictor, digest_of_model
@@ -82,7 +82,9 @@ class Job:
         Raises:
             ValueError: if the directory is of another job, or there are no images.
         """
-        check_existing(self.images)
+        for name in self.images:
+            if not is_dataset(name) and not all(path.exists() for path in matching_paths(name)):
+                raise ValueError(f"`images` must exist. Received: {name!r}, which does not")
         predictor = self.predictor
         settings = {
             "images": self.images,
@@ -93,13 +95,13 @@ class Job:
             **{name: getattr(predictor, name) for name in ("outputs", "dtype", "image_size")},
             "part_size": self.part_size,
         }
-        others = {
+        places = {
             "model": predictor.path,
             "data_dir": None if self.data_dir is None else str(self.data_dir),
             "class_names": self.rows.class_names,
         }
-        options = {"file": PREDICTIONS_RECORD, "others": tuple(others)}
-        with RunDir(self.output, {**others, **settings}, resume=True, **options).open(shared=True):
+        options = {"file": PREDICTIONS_RECORD, "may_differ": tuple(places)}
+        with RunDir(self.output, {**places, **settings}, resume=True, **options).open(shared=True):
             pass
 
     def path(self, part):

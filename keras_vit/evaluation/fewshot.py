@@ -323,7 +323,7 @@ class FewshotAccuracy:
         choices = _all_choices(labels, self._num_classes, self.shots, self.seeds)
         kept = np.unique(np.concatenate(list(choices.values())))
         self._choices = {key: np.searchsorted(kept, chosen) for key, chosen in choices.items()}
-        chosen = train.info.dataset.only(numbers[kept]).batches()
+        chosen = train.info.dataset.select(numbers[kept]).batches()
         self._splits = (chosen, _images(chosen), labels[kept]), (test, _images(test), _labels(test))
 
 

@@ -351,12 +351,12 @@ def train_setting(plan, setting, seed):
     directory = plan.workdir / re.sub(r"\W+", "_", f"{setting.full_name}, seed {seed}")
     run = images.train(recipe, setting.model, directory, epoch_examples=epoch_examples)
     exaflops = training_exaflops(recipe, setting.model, source, recipe)
-    return Trained(run, source.part(images.fraction).num_examples, exaflops)
+    return Trained(run, source.subset(images.fraction).num_examples, exaflops)
 
 
 def from_scratch(plan, recipe, source):
     """Return a recipe with as many images as pre-training on a source and fine-tuning together."""
-    images, target = 0, plan.target.source().part(plan.target.fraction)
+    images, target = 0, plan.target.source().subset(plan.target.fraction)
     for trained_by, of in ((recipe, source), (plan.finetune, target)):
         epochs, steps = trained_by.epoch_lengths(of.num_examples)
         images += epochs * steps * trained_by.batch_size
@@ -367,7 +367,7 @@ def from_scratch(plan, recipe, source):
 
 def finetune_setting(plan, setting, trained):
     """Fine-tune a trained setting; returns a `Trained` with the compute of both trainings."""
-    before, part = trained.run, plan.target.source().part(plan.target.fraction)
+    before, part = trained.run, plan.target.source().subset(plan.target.fraction)
     recipe = dataclasses.replace(plan.finetune, seed=before.recipe.seed)
     # The weights that are measured are those that are fine-tuned.
     last = LAST_MODEL if before.recipe.ema_momentum is None else AVERAGED_MODEL

@@ -281,7 +281,7 @@ def apply_rotary(heads, cosines, sines):
         A tensor of the same shape.
 
     Example:
-    >>> from keras_vit.layers.positions import rotary_tables, rotate
+    >>> from keras_vit.layers.positions import apply_rotary, rotary_tables
     >>> tables = map(ops.convert_to_tensor, rotary_tables((2, 3), num_tokens=7, head_dim=8))
     >>> tuple(apply_rotary(ops.ones((1, 7, 2, 8)), *tables).shape)
     (1, 7, 2, 8)

@@ -142,12 +142,12 @@ def export(
     row = FORMATS[format]
     if quantize is not None:
         check_choice("quantize", quantize, (*row.precisions, None))
-    class_names = _check_model(row, model, quantize, class_names)
+    class_names = _recorded_class_names(row, model, quantize, class_names)
     if image_size is not None:
         model = resize(model, image_size)
     settings = {"quantize": quantize, "images": None}
     if quantize is not None and row.precisions[quantize].needs_images:
-        settings["images"] = _check_calibration(calibration)
+        settings["images"] = _calibration_images(calibration)
     if row.has_signatures:
         settings = {
             "signatures": signatures,
@@ -180,7 +180,7 @@ def export(
     return path
 
 
-def _check_model(row, model, quantize, class_names):
+def _recorded_class_names(row, model, quantize, class_names):
     """Check that a model fits a format; return its class names, or `None` for features."""
     check_backbone(model)
     has_head = output_name(model) == "logits"
@@ -213,7 +213,7 @@ def _check_model(row, model, quantize, class_names):
     return list(getattr(model, "class_names", None) or map(str, range(num_classes)))
 
 
-def _check_calibration(images):
+def _calibration_images(images):
     """Return calibration images as a float32 array; their shape is checked by the converters."""
     if images is None:
         rule = "`calibration` must be preprocessed images like those that will be served"

@@ -110,10 +110,17 @@ def _tensorflow_strategy(name):
 
 
 def _jax_distribution(name, model_shards):
+    import jax
+
     devices = keras.distribution.list_devices()
     if name == "model_parallel":
         # A process reads the images of its own models, so that none may be spread over two.
-        _check_order_of_devices()
+        owners = [device.process_index for device in jax.devices()]
+        if owners != sorted(owners):
+            raise ValueError(
+                "`model_parallel` needs the devices of a process one after the other. "
+                f"Received: devices of the processes {owners}"
+            )
         own = len(devices) // process()[1]
         shards = own if model_shards is None else model_shards
         if shards < 1 or own % shards:
@@ -133,17 +140,6 @@ def _jax_distribution(name, model_shards):
         return SingleDevice()
     # Each process reads its own share: `load_training_data`.
     return keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False)
-
-
-def _check_order_of_devices():
-    import jax
-
-    owners = [device.process_index for device in jax.devices()]
-    if owners != sorted(owners):
-        raise ValueError(
-            "`model_parallel` needs the devices of a process one after the other. "
-            f"Received: devices of the processes {owners}"
-        )
 
 
 def join_processes():
@@ -201,17 +197,6 @@ def num_replicas():
         return 1
     mesh = distribution.device_mesh
     return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
-
-
-def check_batch(recipe):
-    """Check that a recipe's batches can be divided among parts and replicas."""
-    replicas = num_replicas()
-    parts = recipe.accumulation_steps * replicas
-    if recipe.batch_size % parts:
-        raise ValueError(
-            f"`batch_size` must be a multiple of {parts}, the replicas ({replicas}) times "
-            f"`accumulation_steps`. Received: batch_size={recipe.batch_size}"
-        )
 
 
 def sum_over_replicas(values):

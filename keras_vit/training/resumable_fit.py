@@ -46,7 +46,7 @@ TENSORBOARD = "tensorboard"
 MEASURED = "measured"
 # What may differ when a run is resumed: where its files are, whose contents have digests; how it is
 # carried out; and what is known of it at the end.
-OTHERS = (
+MAY_DIFFER = (
     *("data", "exclude", "data_dir", "cache", "max_skipped", "save_steps", "keep", "strategy"),
     *("model_shards", "objects", "keras", "backend", "has_ended"),
 )
@@ -54,10 +54,10 @@ SCRATCH = (METRICS_FILE, TENSORBOARD, EXCLUDED_FILE)
 
 
 @contextlib.contextmanager
-def open_run(workdir, settings, others=(), resume=False):
+def open_run(workdir, settings, may_differ=(), resume=False):
     """Open the `RunDir` of a run in the first process, and a temporary one in each other process.
 
-    `others` are settings that may differ besides `OTHERS`.
+    `may_differ` are settings that may differ besides `MAY_DIFFER`.
     """
     with contextlib.ExitStack() as stack:
         if not is_first_process():
@@ -65,7 +65,7 @@ def open_run(workdir, settings, others=(), resume=False):
             workdir, resume = stack.enter_context(own), False
         backend = keras.backend.backend()
         settings = {**settings, "keras": keras.__version__, "backend": backend}
-        options = {"file": RUN_FILE, "others": (*OTHERS, *others), "scratch": SCRATCH}
+        options = {"file": RUN_FILE, "may_differ": (*MAY_DIFFER, *may_differ), "scratch": SCRATCH}
         run = stack.enter_context(RunDir(workdir, settings, resume, **options).open())
         begun_on = run.before.get("backend", backend)
         if begun_on != backend:

@@ -70,7 +70,15 @@ def make_model(
     of_head = num_classes if recipe.is_of_classes else 0
     made = _make_model(recipe, model, None if kept_classes is not None else of_head, dtype)
     if kept_classes is not None:
-        _check_head_classes(made, model, kept_classes)
+        own = getattr(made, "class_names", None) or ()
+        pairs = itertools.zip_longest(as_words(own), as_words(kept_classes))
+        changed = [f"{name!r} instead of {new!r}" for name, new in pairs if name != new]
+        if changed:
+            raise ValueError(
+                "With `keep_head` (`--keep-head`) a model must have the names of the dataset's "
+                f"classes in the same order. Received: model={str(model)!r}, with "
+                f"{name_some(changed)}"
+            )
     _log_kept_settings(recipe, made, is_built=is_variant(model))
     if recipe.loss == SEGMENTATION:
         made = _make_segmenter(recipe, made, num_classes)
@@ -121,17 +129,6 @@ def _make_model(recipe, model, num_classes, dtype):
     for mode in modes if recipe.lora_rank is None else ():
         logging.getLogger("keras_vit").warning("the kernels in %s are trained as floats", mode)
     return quantize(trained, *modes) if modes and recipe.lora_rank is not None else trained
-
-
-def _check_head_classes(model, source, class_names):
-    own = getattr(model, "class_names", None)
-    pairs = itertools.zip_longest(as_words(own or ()), as_words(class_names))
-    changed = [f"{name!r} instead of {expected!r}" for name, expected in pairs if name != expected]
-    if changed:
-        raise ValueError(
-            "With `keep_head` (`--keep-head`) a model must have the names of the dataset's classes "
-            f"in the same order. Received: model={str(source)!r}, with {name_some(changed)}"
-        )
 
 
 def _make_segmenter(recipe, model, num_classes):

@@ -173,13 +173,13 @@ def train(
     is_built = isinstance(model, keras.Model)
     _check_arguments(arguments, is_built, given is not None)
     arguments["callbacks"] = callbacks = _as_sequence(callbacks)
-    settings, others = _settings(arguments, given)
+    settings, may_differ = _settings(arguments, given)
     # The model of an earlier run may be in a reference cycle and take the memory of this one.
     gc.collect()
     with contextlib.ExitStack() as stack:
         if not is_built:
             stack.enter_context(distribution.strategy(strategy, model_shards).scope())
-        run = stack.enter_context(open_run(workdir, settings, others, resume))
+        run = stack.enter_context(open_run(workdir, settings, may_differ, resume))
         # Before the model is made, which sets the seed.
         if teacher is not None and not isinstance(teacher, keras.Model):
             teacher = load_trained(teacher)
@@ -242,9 +242,9 @@ def _settings(arguments, given):
         "objects": [name for name, is_object in objects.items() if is_object],
         **({} if objects["model"] else model_digest(model)),
     }
-    others = ["teacher"] if teacher is not None else []
-    others += ["model"] if objects["model"] or "model_digest" in settings else []
-    return settings, others
+    may_differ = ["teacher"] if teacher is not None else []
+    may_differ += ["model"] if objects["model"] or "model_digest" in settings else []
+    return settings, may_differ
 
 
 def _absolute(path):
@@ -410,7 +410,13 @@ def _for_recipe(recipe, train, validation):
             "`data` must be the share of this process, loaded with `shard=(index, count)`. "
             f"Received: shard={train.shard} instead of {process()}"
         )
-    distribution.check_batch(recipe)
+    replicas = distribution.num_replicas()
+    if recipe.batch_size % (recipe.accumulation_steps * replicas):
+        raise ValueError(
+            f"`batch_size` must be a multiple of {recipe.accumulation_steps * replicas}, the "
+            f"replicas ({replicas}) times `accumulation_steps`. "
+            f"Received: batch_size={recipe.batch_size}"
+        )
     size = recipe.batch_size // recipe.accumulation_steps // process()[1]
     is_soft = recipe.needs_soft_labels or train.one_hot
     shared = {"batch_size": size, "seed": recipe.seed, **({"one_hot": True} if is_soft else {})}

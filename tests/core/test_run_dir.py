@@ -17,7 +17,7 @@ import sys, time
 from keras_vit.core.run_dir import RunDir
 with RunDir(sys.argv[1], {"squares": 20}, resume=True).open() as job:
     for number in range(20):
-        if f"{number}.txt" not in job.parts():
+        if f"{number}.txt" not in job.contents():
             time.sleep(0.01)
             job.write(f"{number}.txt", str(number**2))
 """
@@ -73,7 +73,7 @@ def test_facts_that_are_found_later_are_settings(tmp_path):
         job.add({"digest": "b"})
     # A place that is refused is not recorded.
     with pytest.raises(ValueError, match="digest='c' instead of 'a'"):
-        begin(tmp_path, {"place": "there"}, {"digest": "c"}, resume=True, others=("place",))
+        begin(tmp_path, {"place": "there"}, {"digest": "c"}, resume=True, may_differ=("place",))
     assert "place" not in (tmp_path / "settings.json").read_text()
 
 
@@ -94,7 +94,7 @@ def test_processes_share_a_directory(tmp_path):
             second.write("2.txt", "")
         with pytest.raises(ValueError, match="images='b' instead of 'a'"):
             share(tmp_path, {"images": "b"})
-    assert first.parts() == ["1.txt", "2.txt"] and part.exists()
+    assert first.contents() == ["1.txt", "2.txt"] and part.exists()
     os.utime(part, (0, 0))
     share(tmp_path, settings)
     assert not part.exists()
@@ -124,7 +124,7 @@ def test_others_do_other_parts_of_it(tmp_path):
         begin(tmp_path, {"steps": 5}, resume=True)
         with pytest.raises(ValueError, match="steps=8 instead of 5"):
             begin(tmp_path, {"steps": 8}, resume=True)
-    assert RunDir(tmp_path, {}).parts() == ["part"]
+    assert RunDir(tmp_path, {}).contents() == ["part"]
 
 
 def test_a_failed_begin_leaves_nothing_but_what_was_there(tmp_path):

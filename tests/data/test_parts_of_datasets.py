@@ -38,7 +38,7 @@ def test_a_dataset_of_some_images_decodes_no_others(tmp_path):
     chosen = np.array([1, 2, 5, 11])
     for number in np.delete(numbers, chosen).tolist():
         (folder / data.info.dataset.source.find_id(number)).write_bytes(b"broken")
-    part = data.info.dataset.only(numbers[chosen]).batches()
+    part = data.info.dataset.select(numbers[chosen]).batches()
     assert part.info.dataset.num_examples == len(chosen)
     assert (part.info.num_examples, part.class_names) == (4, data.class_names)
     found = np.concatenate([x for x, _ in part.as_numpy_iterator()])
@@ -63,7 +63,7 @@ def test_a_fraction_of_a_folder_hardly_changes_with_another_file(tmp_path):
     train = write_photos(tmp_path / "train", 30, size=(4, 4))
 
     def chosen():
-        part = find_source(f"folder:{tmp_path}", "train+validation").part(0.3)
+        part = find_source(f"folder:{tmp_path}", "train+validation").subset(0.3)
         return {part.find_id(number) for number in part.numbers.tolist()}
 
     before = chosen()

@@ -57,7 +57,7 @@ def test_a_share_is_trained_for_as_many_steps_as_all_images(tmp_path, monkeypatc
     num_images = train_setting(plan, *plan.settings, 0).num_images
     source = find_source("digits", "train", ("0", "1"))
     assert (recorded["fraction"], recorded["epoch_examples"]) == (0.1, source.num_examples)
-    assert num_images == source.part(0.1).num_examples < 50
+    assert num_images == source.subset(0.1).num_examples < 50
 
 
 def test_fine_tuning_takes_the_compute_of_the_model_that_it_was_given():

@@ -277,7 +277,7 @@ def _members(hashes, max_distance):
     index = HashIndex(words[places].reshape(-1, WORDS), max_distance)
     thumbnails = [view_colors(colors[place], 0) for place in places]
     differ = set()
-    for query, found, distances in index.near(words[places, 0]):
+    for query, found, distances in index.within_distance(words[places, 0]):
         is_other = query != found // views
         pairs = (query[is_other], found[is_other], distances[is_other])
         for one, other, distance in zip(*map(np.ndarray.tolist, pairs), strict=True):

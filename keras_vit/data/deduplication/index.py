@@ -25,7 +25,8 @@ class HashIndex:
 
     Example:
     >>> index = HashIndex(np.array([[0] * 9, [7] * 9], "uint16"), max_distance=9)
-    >>> [pairs for pairs in index.near(np.array([[1] * 9], "uint16")) if len(pairs[0])][0]
+    >>> queries = np.array([[1] * 9], "uint16")
+    >>> next(pairs for pairs in index.within_distance(queries) if len(pairs[0]))
     (array([0]), array([0]), array([9], dtype=uint8))
     """
 
@@ -41,7 +42,7 @@ class HashIndex:
             for word, radius in enumerate(_radii(max_distance))
         ]
 
-    def near(self, queries):
+    def within_distance(self, queries):
         """Find the hashes near some queries, a uint16 array `(queries, WORDS)`.
 
         Yields:
@@ -66,7 +67,7 @@ class HashIndex:
         none = np.iinfo("int64").max
         # Distance and index in one number, so that the minimum is the nearest.
         best = np.full(len(first), none)
-        for query, found, distances in self.near(queries[first]):
+        for query, found, distances in self.within_distance(queries[first]):
             np.minimum.at(best, query, distances.astype("int64") << 40 | found)
         best = best[inverse]
         is_found = best != none

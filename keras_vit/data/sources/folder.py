@@ -61,7 +61,13 @@ def folder(path, split, classes=None, shard=(0, 1)):
     given = given or {"train": root}
     split_ranges(split, given)
     names = _folders(given["train"])
-    _check_no_splits_in_classes(given["train"], names)
+    # Images of all the splits would be trained on.
+    for name in {*names}.union(*(_folders(given["train"] / name) for name in names)):
+        if any(_is_named_as(name, split) for split in SPLIT_NAMES):
+            raise ValueError(
+                "A class, and a folder in it, must not have the name of a split. "
+                f"Received: a folder {name!r} in {str(given['train'])!r}"
+            )
     _warn_of_other_divisions(root, _shares(given, "train"))
     if given["train"] != root and len(given) < len(SPLITS):
         folders = {name: f"{place.name}/" for name, place in given.items()}
@@ -162,19 +168,6 @@ def _count_others(root, given):
         # It may be a class by mistake.
         left_out.update(f"hidden folder {name}/" for name in _folders(folder, is_hidden=True))
     return left_out
-
-
-def _check_no_splits_in_classes(train, names):
-    """Refuse folders of splits within classes: images of all of them would be trained on."""
-    for name in set(names).union(*(_folders(train / name) for name in names)):
-        if any(_is_named_as(name, split) for split in SPLIT_NAMES):
-            raise ValueError(
-                "A class, and a folder in it, must not have the name of a split. "
-                f"Received: a folder {name!r} in {str(train)!r}"
-            )
-
-
-# Files.
 
 
 def list_images(folder):

@@ -119,7 +119,7 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
         numbered_ids([short[file] for file in files], starts),
         has_no_splits="{split}" not in pattern,
         left_out=left_out,
-        near=read,
+        read_range=read,
         record_files=tuple(files[mine].tolist()),
     )
 

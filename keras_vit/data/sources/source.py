@@ -50,12 +50,12 @@ class Source:
         left_out: number of files that are not examples, by reason.
         has_no_splits: whether the images of the user come without splits: classes on the first
             level of a folder, or a pattern of TFRecord files without `{split}`.
-        samples_by_id: whether `part` chooses examples by their ids; numbers change when files are
+        samples_by_id: whether `subset` chooses examples by their ids; numbers change when files are
             added.
-        near: function from a first and a last number to a dataset like `examples`, a superset of
-            the examples in that range, without reading all; `None` if there is none.
-        take: function from numbers to a dataset like `examples` that has those alone; `None` if
-            the payloads are not in memory.
+        read_range: function from a first and a last number to a dataset like `examples` of a
+            superset of the examples in that range; `None` if all must be read.
+        read_numbers: function from numbers to a dataset like `examples` of the examples with
+            exactly these numbers; `None` if the payloads are not in memory.
         has_masks: whether the bytes of an example are those of an image and of its mask.
         record_files: paths of the files of many records that the examples are in.
         version: name and version of a dataset of TensorFlow Datasets.
@@ -73,8 +73,8 @@ class Source:
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     has_no_splits: bool = False
     samples_by_id: bool = False
-    near: Callable[[int, int], tf.data.Dataset] | None = None
-    take: Callable[[np.ndarray], tf.data.Dataset] | None = None
+    read_range: Callable[[int, int], tf.data.Dataset] | None = None
+    read_numbers: Callable[[np.ndarray], tf.data.Dataset] | None = None
     has_masks: bool = False
     record_files: tuple[str, ...] = ()
     version: str | None = None
@@ -120,7 +120,13 @@ class Source:
     def holding(self, examples, **changes):
         """Return a `Source` of other payloads, which are the bytes and no longer paths."""
         return dataclasses.replace(
-            self, examples=examples, read=tf.identity, path_of=None, near=None, take=None, **changes
+            self,
+            examples=examples,
+            read=tf.identity,
+            path_of=None,
+            read_range=None,
+            read_numbers=None,
+            **changes,
         )
 
     def pixels(self, image):
@@ -132,17 +138,21 @@ class Source:
 
         The numbers of a dataset of several splits may rise more than once.
         """
-        if self.take is not None:
-            return self.take(numbers)
+        if self.read_numbers is not None:
+            return self.read_numbers(numbers)
         runs = np.split(numbers, np.flatnonzero(np.diff(numbers) < 0) + 1)
-        found = [self.examples] if self.near is None else [self.near(r[0], r[-1]) for r in runs]
+        found = (
+            [self.examples]
+            if self.read_range is None
+            else [self.read_range(r[0], r[-1]) for r in runs]
+        )
         together = functools.reduce(tf.data.Dataset.concatenate, found)
         return together.filter(lambda number, *_: ~not_among(numbers, number))
 
     def check_readable(self, numbers):
         """Raise `ValueError` if examples cannot be read, as the records after a damaged one."""
         # Payloads in memory are not lost.
-        if self.take is not None or not len(numbers):
+        if self.read_numbers is not None or not len(numbers):
             return
         found = [number for number, *_ in self.some(numbers).as_numpy_iterator()]
         if len(lost := np.setdiff1d(numbers, found)):
@@ -163,8 +173,8 @@ class Source:
         if len(numbers) == 0:
             return self
         left = self.numbers[~np.isin(self.numbers, numbers)]
-        if self.take is not None:
-            examples = self.take(left)
+        if self.read_numbers is not None:
+            examples = self.read_numbers(left)
         else:
             examples = self.examples.filter(lambda number, *_: not_among(numbers, number))
         return dataclasses.replace(self, examples=examples, numbers=left)
@@ -197,11 +207,11 @@ class Source:
             examples=self.examples.flat_map(repeat),
             numbers=numbers,
             shuffle_buffer=len(numbers) if holds_all else self.shuffle_buffer,
-            near=None,
-            take=None,
+            read_range=None,
+            read_numbers=None,
         )
 
-    def part(self, fraction):
+    def subset(self, fraction):
         """Return a `Source` of about a fraction of the examples, in the same order.
 
         Args:
@@ -289,7 +299,7 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
     labels = np.asarray(labels, "int32" if np.ndim(labels) == 1 else "float32")
     arrays = (numbers, np.asarray(payloads)[numbers], labels[numbers])
 
-    def take(wanted):
+    def read_numbers(wanted):
         kept = np.isin(numbers, wanted)
         return tf.data.Dataset.from_tensor_slices(tuple(array[kept] for array in arrays))
 
@@ -299,7 +309,7 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
         numbers,
         find_id,
         shuffle_buffer=max(len(numbers), 1),
-        take=take,
+        read_numbers=read_numbers,
         **options,
     )
 

@@ -106,7 +106,7 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
             together = together.filter(lambda number, features: tf.size(features[row.label]) > 0)
         return together
 
-    def near(first, last):
+    def read_range(first, last):
         return as_examples(read(_between(pieces, starts, first, last)))
 
     def as_examples(together):
@@ -129,7 +129,7 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
         numbers,
         numbered_ids([*starts], [*starts.values()]),
         scale=row.scale,
-        near=near,
+        read_range=read_range,
         has_masks=row.mask is not None,
         record_files=tuple(map(str, files)),
         version=builder.info.full_name,

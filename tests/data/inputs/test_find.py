@@ -77,7 +77,7 @@ def test_a_dataset_is_read_in_any_ranges(kind, request, tmp_path):
 
 def test_a_range_of_records_does_not_read_other_files(records):
     source = find_source(records, ALL)
-    near = [int(number) for number, *_ in source.near(5, 6).as_numpy_iterator()]
+    near = [int(number) for number, *_ in source.read_range(5, 6).as_numpy_iterator()]
     assert {5, 6} <= set(near) and len(near) < source.num_examples / 2
 
 
@@ -244,9 +244,9 @@ def test_a_split_is_for_datasets(tmp_path):
 
 def test_numbers_of_a_source_stay_its_own_after_it_was_changed(folder):
     source = find_source(f"folder:{folder}", ALL)
-    part = source.part(0.5)
+    part = source.subset(0.5)
     found = [int(number) for number, *_ in part.some(part.numbers).as_numpy_iterator()]
     assert found == part.numbers.tolist() and len(found) < 12
     balanced = source.balanced()
-    assert balanced.near is None and balanced.take is None
+    assert balanced.read_range is None and balanced.read_numbers is None
     np.testing.assert_array_equal(np.unique(balanced.numbers), source.numbers)

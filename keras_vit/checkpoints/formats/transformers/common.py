@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 
 from keras_vit.checkpoints.architecture import (
-    check_epsilon,
     check_project,
     check_recorded,
     in_order,
@@ -96,6 +95,12 @@ def describe_encoder(shape_of, config, num_heads, defaults, settings=None, **own
     settings = config if settings is None else settings
     check_setting(config, "model_type", *defaults.model_types)
     check_setting(settings, "hidden_act", *ACTIVATIONS)
+    epsilon = settings.get("layer_norm_eps", defaults.epsilon)
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
+        raise ValueError(
+            "`layer_norm_eps` of the file's config.json must be a number between 0 and 1. "
+            f"Received: layer_norm_eps={epsilon!r}"
+        )
     heads = _heads(settings, num_heads, defaults)
     fields = {
         **torch_options(shape_of, heads, num_heads, own.get("gated_mlp", False)),
@@ -104,7 +109,7 @@ def describe_encoder(shape_of, config, num_heads, defaults, settings=None, **own
         "class_token": True,
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
         "patch_bias": shape_of("patch_embedding/projection/bias") is not None,
-        "epsilon": check_epsilon(settings.get("layer_norm_eps", defaults.epsilon)),
+        "epsilon": epsilon,
         **own,
     }
     options = VitOptions(image_size=None, **fields)
@@ -233,7 +238,7 @@ def transformers_format(
         title,
         ".safetensors",
         find,
-        describe_encoder,
+        describe,
         family="huggingface",
         model_types=defaults.model_types,
         class_names=read_class_names,

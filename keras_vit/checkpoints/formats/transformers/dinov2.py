@@ -45,7 +45,13 @@ REGISTER_ROW = Row("embeddings.register_tokens", REGISTERS)
 
 
 def _describe(defaults, shape_of, config, num_heads):
-    _check_size(config)
+    # transformers would read the grid as another, square one.
+    height, width = as_pair(config.get("image_size") or 1, "image_size")
+    if height != width:
+        raise ValueError(
+            "`image_size` of the file's config.json must be square for DINOv2. "
+            f"Received: image_size={config['image_size']!r}"
+        )
     gate = output_size(shape_of, "block_0/mlp/gate", axis=0)
     own = {
         "pooling": "token_gap" if shape_of("head/kernel") else "token",
@@ -61,16 +67,6 @@ def _describe(defaults, shape_of, config, num_heads):
     names = {"use_swiglu_ffn": "gated_mlp", "num_register_tokens": "num_registers"}
     check_recorded(config, names, options)
     return options
-
-
-def _check_size(config):
-    """Raise an error for a grid that transformers would read as another, square one."""
-    height, width = as_pair(config.get("image_size") or 1, "image_size")
-    if height != width:
-        raise ValueError(
-            "`image_size` of the file's config.json must be square for DINOv2. "
-            f"Received: image_size={config['image_size']!r}"
-        )
 
 
 def _refused(options):

@@ -85,20 +85,16 @@ def describe_vit(shape_of, config, num_heads, defaults, **own):
             "before a classifier. Received: both"
         )
     tokens = 1 + options.distillation_token + options.num_registers
-    _check_grid(shape_of(POSITIONS), config.get("image_size"), options.patch_size, tokens)
+    table, image_size = shape_of(POSITIONS), config.get("image_size")
+    if table is not None and image_size is not None:
+        rows, columns = grid_of(as_pair(image_size, "image_size"), options.patch_size)
+        if table[1:2] != (tokens + rows * columns,):
+            raise ValueError(
+                "`image_size` of the file's config.json must fit its position embedding of shape "
+                f"{table}. Received: image_size={image_size!r} with patches of "
+                f"{tuple(options.patch_size)}"
+            )
     return options
-
-
-def _check_grid(table, image_size, patch_size, num_tokens):
-    """Raise an error if the position embedding is not of the configured image size."""
-    if table is None or image_size is None:
-        return
-    rows, columns = grid_of(as_pair(image_size, "image_size"), patch_size)
-    if table[1:2] != (num_tokens + rows * columns,):
-        raise ValueError(
-            "`image_size` of the file's config.json must fit its position embedding of shape "
-            f"{table}. Received: image_size={image_size!r} with patches of {tuple(patch_size)}"
-        )
 
 
 def vit_settings(options):
