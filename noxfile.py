@@ -1,31 +1,288 @@
-"""The supported versions, and the wheel with each extra, each in an environment of its own.
+"""Everything that is run to develop the package: `.venv/bin/nox --list`, `.venv/bin/nox -s NAME`.
 
-`make matrix` runs all versions, `nox --session "matrix(jax newest)"` one; `make extras` all extras,
-`nox --session "extras(onnx)"` one.
+Sessions share the environment of nox, and install into it what they need; those that need other
+versions have environments of their own. Times are those of two cores with nothing else to do,
+without the installation.
 """
 
+import hashlib
 import os
 import pathlib
+import sys
 import tempfile
 
 import nox
 
-ENV = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["test"]
+
+VENV = pathlib.Path(sys.prefix)
+# PyTorch's default build for Linux brings several gigabytes of CUDA; this release has a CPU build
+# where the package index offers one.
 TORCH = os.environ.get("TORCH", "torch")
+BACKENDS = (TORCH, "jax", "optax", "--editable", ".[test]")
+ENV = {
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    # JAX spends its time on compiling small things: they are kept for the next process.
+    "JAX_COMPILATION_CACHE_DIR": str(VENV / "jax-cache"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+# LLVM does not make small things faster on JAX.
+JAX = {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+# Marks of tests that have sessions of their own, as in setup.cfg.
+MARKS = ("large", "interop", "engines", "examples", "processes", "browser", "demo", "fuzz")
+OTHERS = " and ".join(f"not {mark}" for mark in MARKS)
+# Two processes take one test file after the other. If a worker dies, stop: a new worker would wait
+# for its tests for ever. Importing what two folders need takes seconds.
+PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
+PARALLEL += ("--ignore", "tests/fuzz", "--ignore", "tests/interop")
+
+
+BENCHMARKS = """
+import_time
+start_up --model ViT_B16
+start_up --model ViT_L16
+loading
+loading --variant ViT_L16 --runs 3
+input_pipeline
+augmentation
+throughput --backend tensorflow
+throughput --backend tensorflow --dtype mixed_bfloat16
+throughput --backend jax
+throughput --backend jax --dtype mixed_bfloat16
+throughput --backend torch
+throughput --backend torch --dtype mixed_bfloat16
+throughput --model BiT_R50x1 --backend tensorflow
+throughput --model BiT_R50x1 --backend torch
+throughput --model R50_B16 --backend torch
+operations
+run_overhead
+training
+accelerator
+pretraining
+fewshot
+evaluation
+serving --model ViT_B16
+serving --model R50_B16
+serving --model BiT_R50x1
+requests_under_load
+"""
+
+
+def install(session, *requirements):
+    """Install requirements into the environment of nox, unless that was done before."""
+    asked = "\n".join((*requirements, pathlib.Path("setup.cfg").read_text()))
+    done = VENV / f".installed-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+    if not done.exists():
+        session.run(sys.executable, "-m", "pip", "install", "--quiet", *requirements)
+        done.touch()
+
+
+def run(session, *command, **env):
+    """Run a command of the environment of nox."""
+    session.run(*command, env={**ENV, "PATH": f"{VENV / 'bin'}:{os.environ['PATH']}", **env})
+
+
+def pytest(session, *arguments, **env):
+    """Run tests, with further arguments from the command line of nox."""
+    run(session, sys.executable, "-m", "pytest", *arguments, *session.posargs, **env)
+
+
+@nox.session
+def demo(session):
+    """Train, evaluate and export a model of digits: 3 minutes."""
+    install(session, "--editable", ".[demo]")
+    run(session, "keras-vit", "quickstart")
+
+
+@nox.session
+def test(session):
+    """Run the default tests on TensorFlow: 5 minutes."""
+    install(session, "--editable", ".[test]")
+    pytest(session, *PARALLEL)
+
+
+@nox.session
+def slow(session):
+    """Run the tests of a second and more, trainings, exports and commands: half an hour."""
+    install(session, "--editable", ".[test]")
+    pytest(session, *PARALLEL, "-m", f"slow and {OTHERS}")
+
+
+@nox.session
+def jax(session):
+    """Run the default tests that are not of one backend on JAX: 5 minutes."""
+    install(session, *BACKENDS)
+    pytest(session, *PARALLEL, "tests", **JAX)
+
+
+@nox.session
+def torch(session):
+    """Run the default tests that are not of one backend on torch: 2 minutes."""
+    install(session, *BACKENDS)
+    pytest(session, *PARALLEL, "tests", KERAS_BACKEND="torch")
+
+
+@nox.session
+def backends(session):
+    """Run all tests and examples of docstrings on JAX and on torch: 25 minutes."""
+    install(session, *BACKENDS)
+    pytest(session, *PARALLEL, "-m", OTHERS, **JAX)
+    pytest(session, *PARALLEL, "-m", OTHERS, KERAS_BACKEND="torch")
+    pytest(session, "-n", "2", "-m", "processes", **JAX)
+
+
+@nox.session
+def processes(session):
+    """Train on several devices of one machine: 1 minute."""
+    install(session, *BACKENDS)
+    pytest(session, "-n", "2", "-m", "processes")
+
+
+@nox.session
+def fuzz(session):
+    """Read 10,000 damaged and malicious files: half a minute; FUZZ_CASES=100000 takes 4."""
+    install(session, "--editable", ".[test]")
+    pytest(session, "-n", "2", "-m", "fuzz", "tests/fuzz")
+
+
+@nox.session
+def quickstart(session):
+    """Run the main job and check its accuracies: 2 to 4 minutes."""
+    install(session, "--editable", ".[test]")
+    pytest(session, "-s", "-m", "demo", "tests/cli/test_quickstart.py")
+
+
+@nox.session
+def examples(session):
+    """Run the examples, the Python of the pages, and commands from end to end: 5 minutes."""
+    install(session, "--editable", ".[test]")
+    pytest(session, "-n", "2", "-m", "examples", "tests")
+
+
+@nox.session
+def large(session):
+    """Run models of gigabytes, every recipe, and runs that are killed again and again: an hour."""
+    install(session, *BACKENDS)
+    pytest(session, "-n", "2", "-m", "large")
+    distributed = "training/test_distribution", "evaluation/test_distributed_evaluation"
+    files = [f"tests/{name}.py" for name in distributed]
+    pytest(session, "-n", "2", "-m", "large", *files, KERAS_BACKEND="jax")
+
+
+@nox.session
+def interop(session):
+    """Compare files and models with the real transformers, timm and keras-hub: 6 minutes."""
+    install(session, *BACKENDS)
+    install(session, "transformers", "keras-hub", "pyyaml", "peft", "msgpack")
+    install(session, "--no-deps", "timm", "flax")
+    install(session, "vit-keras; python_version < '3.12'", "opencv-python-headless")
+    # torchvision has no build for CPUs alone, and cannot be imported as it is.
+    install(session, "--no-deps", "--upgrade", "--target", str(VENV / "torchvision"), "torchvision")
+    # Version 5 of transformers has no TensorFlow.
+    old = VENV.with_name(f"{VENV.name}-transformers4")
+    if not old.exists():
+        run(session, sys.executable, "-m", "venv", old)
+        packages = "transformers<5", "tensorflow<2.20", "tf-keras<2.20", "pillow"
+        run(session, old / "bin" / "pip", "install", "--quiet", *packages)
+    pytest(session, "-m", "interop", "tests/interop")
+    towers = [str(path) for path in sorted(pathlib.Path("tests/interop").rglob("*_towers.py"))]
+    for backend in ("jax", "torch"):
+        pytest(session, "-m", "interop", *towers, KERAS_BACKEND=backend)
+
+
+@nox.session
+def engines(session):
+    """Predict on Ray and on Spark, which needs Java: 2 minutes."""
+    install(session, "--editable", ".[test,ray,spark]")
+    pytest(session, "-m", "engines", "tests/distributed")
+
+
+@nox.session
+def browser(session):
+    """Open pages in Chromium, which needs chromedriver: 20 seconds."""
+    install(session, "selenium", "--editable", ".[test]")
+    pytest(session, "-m", "browser", "tests/inspection")
+
+
+@nox.session
+def lint(session):
+    """Check the style, the format and the types of the examples."""
+    install(session, "ruff==0.17.5", "mypy", "--editable", ".[test]")
+    run(session, "ruff", "check", ".")
+    run(session, "ruff", "format", "--check", ".")
+    run(session, "mypy")
+
+
+@nox.session
+def docs(session):
+    """Write the tables of README.md and docs/ from the package and the benchmarks."""
+    install(session, "--editable", ".[test]")
+    run(session, sys.executable, "docs/generate.py")
+
+
+@nox.session
+def site(session):
+    """Build the web site in site/: 1 minute."""
+    install(session, "--editable", ".[docs]")
+    run(session, "mkdocs", "build", "--strict")
+
+
+@nox.session
+def dist(session):
+    """Build the wheel and the source distribution in dist/: 1 minute."""
+    install(session, "build", "twine")
+    run(session, "rm", "-rf", "dist")
+    run(session, sys.executable, "-m", "build")
+    run(session, "twine", "check", "--strict", *map(str, pathlib.Path("dist").glob("*")))
+
+
+@nox.session
+def audit(session):
+    """Print known vulnerabilities of the dependencies, and their licenses."""
+    install(session, "pip-audit", "pip-licenses", "--editable", ".[demo]")
+    codes = {"success_codes": (0, 1)}
+    session.run(VENV / "bin" / "pip-audit", "--local", "--skip-editable", **codes)
+    run(session, "pip-licenses", "--from=mixed", "--order=license")
+
+
+@nox.session
+def bench(session):
+    """Measure speed and memory, next to other packages: hours."""
+    install(
+        session, *BACKENDS, "matplotlib", "transformers", "keras-hub", "vit-keras", "zeromodels"
+    )
+    install(session, "--no-deps", "timm")
+    for line in BENCHMARKS.strip().splitlines():
+        script, *arguments = line.split()
+        run(session, sys.executable, f"benchmarks/{script}.py", *arguments)
+
+
+@nox.session(venv_backend="venv")
+def no_tensorflow(session):
+    """Run the core of the installed package where there is no TensorFlow: 1 minute."""
+    core = ("keras", "jax", "scipy", "filelock", "lazy_loader", "safetensors", "tqdm", "wrapt")
+    session.install("--quiet", *core, "pytest")
+    session.install("--quiet", "--no-deps", ".")
+    options = "--noconftest -c /dev/null --rootdir .ci --import-mode importlib -p no:cacheprovider"
+    file = ".ci/test_without_tensorflow.py"
+    session.run("pytest", "--disable-warnings", *options.split(), file, env={**ENV, **JAX})
+
+
 OLDEST = ("keras==3.12.0", "numpy==1.26.0", "scipy==1.12.0")
-# Python, the backend, and what is pinned besides; pip takes the newest of everything else.
+# Python, the backend, and what is pinned besides; pip takes the newest of everything else. (JAX
+# 0.4.38 now and then gives NaN for a gradient in float16 on CPUs.)
 MATRIX = {
     "tensorflow oldest": ("3.11", "tensorflow", (*OLDEST, "tensorflow==2.18.1")),
-    "jax oldest": ("3.11", "jax", (*OLDEST, "jax==0.6.2")),
+    "jax oldest": ("3.11", "jax", (*OLDEST, "h5py==3.10.0", "jax==0.6.2")),
     "torch oldest": ("3.11", "torch", (*OLDEST, TORCH)),
     "tensorflow, Python 3.12": ("3.12", "tensorflow", ()),
     "tensorflow newest": ("3.13", "tensorflow", ()),
     "jax newest": ("3.13", "jax", ("jax",)),
 }
-# Layers, models, checkpoints, and the core without the tests of training and data, which are of
-# TensorFlow's pipelines.
+# Tests of training and data are of TensorFlow's pipelines.
 TESTED = ("tests/layers", "tests/models", "tests/checkpoints")
-OTHERS = ("slow", "large", "interop", "engines", "examples", "processes", "browser", "demo", "fuzz")
 
 
 @nox.session(venv_backend="venv")
@@ -34,15 +291,23 @@ OTHERS = ("slow", "large", "interop", "engines", "examples", "processes", "brows
     [nox.param(*row, id=name) for name, row in MATRIX.items()],
 )
 def matrix(session, backend, pins):
-    """Run the tests of layers, models and checkpoints with some versions."""
+    """Run the tests of layers, models and checkpoints with one set of versions: 5 minutes."""
     session.install("--quiet", *pins, ".[demo,hub]", "pytest", "pytest-xdist", "hypothesis")
     session.run("pip", "list", "--format=freeze", external=False)
-    marks = " and ".join(f"not {mark}" for mark in OTHERS)
     session.run(
-        *("python", "-m", "pytest", "-n", "2", "--dist", "loadfile", "-m", marks),
+        *(
+            "python",
+            "-m",
+            "pytest",
+            "-n",
+            "2",
+            "--dist",
+            "loadfile",
+            "-m",
+            f"{OTHERS} and not slow",
+        ),
         *(session.posargs or TESTED),
-        # LLVM does not make small things faster on JAX.
-        env={**ENV, "KERAS_BACKEND": backend, "XLA_FLAGS": "--xla_backend_optimization_level=0"},
+        env={**ENV, **JAX, "KERAS_BACKEND": backend},
     )
 
 

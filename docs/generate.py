@@ -1,6 +1,6 @@
 """Write the pages of docs/ that are tables, and the tables of benchmarks in other pages.
 
-Example: make docs
+Example: nox -s docs
 """
 
 import csv
@@ -24,7 +24,7 @@ Each array of a file, and its variable in the model. `{i}` is the index of a Tra
 with two digits. One tensor of a file may hold several variables. The shapes are those of the
 variables.
 
-Written by `make docs` from the rows in `keras_vit/checkpoints/formats/`, which are
+Written by `nox -s docs` from the rows in `keras_vit/checkpoints/formats/`, which are
 used for reading and for writing.
 """
 SUPPORT = """# Which models of other projects are read and written
@@ -40,7 +40,7 @@ original code, and with the names and shapes of the released files. Only the ima
 encoder of the models in the last column is read. [Weight maps](weight_maps.md) lists the arrays
 of each layout, [Published checkpoints](catalogue.md) the published files.
 
-Written by `make docs` from the rows in `keras_vit/checkpoints/formats/`.
+Written by `nox -s docs` from the rows in `keras_vit/checkpoints/formats/`.
 
 """
 SUPPORT_COLUMNS = ("`format`", "files", "read and written", "read only")
@@ -54,7 +54,7 @@ fine-tuning. The source reports the accuracy for this very file, on ImageNet-1k'
 Face Hub, and needs `pip install 'keras-vit-zoo[hub]'`; DINOv3's are gated. The license is the one
 that the Hub shows for the weights.
 
-Written by `make docs` from `keras_vit/checkpoints/catalog/published.py` and `hub_models.py`.
+Written by `nox -s docs` from `keras_vit/checkpoints/catalog/published.py` and `hub_models.py`.
 
 | name | size | classes | `pre_logits` | activation | top-1 | file | license | source |
 | --- | ---: | ---: | ---: | --- | ---: | --- | --- | --- |
@@ -74,7 +74,7 @@ learning rate rises linearly from 0 in the warm-up steps; the decay `staircase` 
 each of the given steps. Recipes of BiT-HyperRule with `tiny_images` are for images below 96 x 96
 pixels.
 
-Written by `make docs` from `keras_vit/training/recipes.toml`.
+Written by `nox -s docs` from `keras_vit/training/recipes.toml`.
 
 """
 RESULTS = pathlib.Path(__file__).parent.parent / "benchmarks" / "results"

@@ -1,6 +1,6 @@
 """The pages of docs/reference/: every public name; mkdocstrings shows their docstrings there.
 
-Example: make docs
+Example: nox -s docs
 """
 
 import importlib

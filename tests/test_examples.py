@@ -115,7 +115,7 @@ def test_the_page_of_the_installation_names_every_extra():
     setup.read(ROOT / "setup.cfg")
     for extra in setup["options.extras_require"]:
         assert f"`{extra}`" in PAGES["install.md"]
-        # And is installed alone by `make extras`.
+        # And is installed alone by `nox -s extras`.
         assert f'"{extra}"' in (ROOT / "noxfile.py").read_text() or extra in ("test", "docs", "dev")
     assert setup["options"]["python_requires"] == ">=3.11"
     keras = re.search(r"keras>=(\S+)", setup["options"]["install_requires"])[1]

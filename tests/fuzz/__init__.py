@@ -1,6 +1,6 @@
 """Untrusted files and addresses are read, or refused with a clear error.
 
-`make fuzz` tries `FUZZ_CASES` of them (10,000); what was found once is kept as an `example`.
+`nox -s fuzz` tries `FUZZ_CASES` of them (10,000); what was found once is kept as an `example`.
 """
 
 import pytest

@@ -6,7 +6,7 @@ import pytest
 
 PEERS = ("torch", "transformers", "timm", "keras_hub", "yaml", "peft", "flax")
 
-# The default run has no peers, and collecting imports them. `make test-interop` installs them all:
+# The default run has no peers, and collecting imports them. `nox -s interop` installs them all:
 # where one is missing it collects nothing, which pytest counts as a failure.
 if any(importlib.util.find_spec(peer) is None for peer in PEERS):
     collect_ignore_glob = ["*.py"]

@@ -13,7 +13,7 @@ import keras_vit
 
 CASES = ("classifier", "second_of_its_kind", "ignored_setting", "backbone")
 PROGRAM = pathlib.Path(__file__).parents[1] / "fixtures" / "peers" / "tensorflow_vit.py"
-# Its environment, which `make test-interop` makes next to the one of the tests.
+# Its environment, which `nox -s interop` makes next to the one of the tests.
 PYTHON = pathlib.Path(f"{sys.prefix}-transformers4", "bin", "python")
 
 

@@ -1,4 +1,4 @@
-"""Tests against the real transformers, timm and keras-hub: `make test-interop`."""
+"""Tests against the real transformers, timm and keras-hub: `nox -s interop`."""
 
 import pytest
 

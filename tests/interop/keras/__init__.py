@@ -1,4 +1,4 @@
-"""Tests against the real keras-hub and vit-keras: `make test-interop`."""
+"""Tests against the real keras-hub and vit-keras: `nox -s interop`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Training compared with that of the original: `make test-interop`."""
+"""Training compared with that of the original: `nox -s interop`."""
 
 import pytest
 
