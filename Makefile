@@ -114,10 +114,9 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The pages of docs/ that are tables or list names, from the package.
+# The tables of models and benchmarks in README.md and docs/.
 docs: $(VENV)/.test
-	$(BIN)/python docs/generate.py
-	$(BIN)/python docs/reference_pages.py
+	$(BIN)/python docs/tables.py
 
 # The web site, in site/: 1 minute. `mkdocs serve` shows it while you write.
 site: $(VENV)/.site
