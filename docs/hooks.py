@@ -1,15 +1,25 @@
-"""Hooks of mkdocs: the README is the first page, and links out of docs/ lead to the repository."""
+"""Hooks of mkdocs: pages from the package, the README as first page, links to the repository."""
 
 import pathlib
 import re
 
+import pages
+from mkdocs.structure.files import File
+
 README = pathlib.Path(__file__).parent.parent / "README.md"
+
+
+def on_files(files, config):
+    """Add the pages that are written from the package."""
+    for path, text in pages.pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
 
 
 def on_page_markdown(markdown, page, config, files):
     """Return the text of a page as the site needs it."""
     if page.file.src_uri == "index.md":
-        markdown = from_docs(README.read_text(encoding="utf-8"))
+        markdown = from_docs(README.read_text(encoding="utf-8"), config.site_url)
     if "\n## " not in markdown and "\n::: " not in markdown:
         # Room for wide tables.
         page.meta["hide"] = ["toc"]
@@ -43,7 +53,9 @@ def _divisible_names(code):
     return re.sub(r"([/.])(?=\w)", r"\1<wbr>", code[0])
 
 
-def from_docs(readme):
+def from_docs(readme, site):
     """Return the README with its links as seen from docs/."""
     readme = re.sub(r"\]\((?!https?:|#|docs/)", "](../", readme)
-    return re.sub(r"\]\(docs/(?!\S+\.py\))", "](", readme).replace("](docs/", "](../docs/")
+    readme = re.sub(r"\]\(docs/(?!\S+\.py\))", "](", readme).replace("](docs/", "](../docs/")
+    # Pages that only the site has.
+    return re.sub(rf"\]\({re.escape(site)}([\w/]+)/\)", r"](\1.md)", readme)

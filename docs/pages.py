@@ -1,0 +1,248 @@
+"""The pages of the site that are written from the package; docs/hooks.py adds them to the site.
+
+They are not files of the repository: the reference, and the tables of checkpoints, weight maps,
+models of other projects and recipes.
+"""
+
+import importlib
+import inspect
+
+import keras_vit
+from keras_vit.checkpoints import list_checkpoints
+from keras_vit.checkpoints.formats import FORMATS
+from keras_vit.checkpoints.transforms import TRANSFORMS
+from keras_vit.cli.arguments import markdown_table
+from keras_vit.training.recipe import ROWS
+
+WEIGHT_MAPS = """# Weight maps
+
+Each array of a file, and its variable in the model. `{i}` is the index of a Transformer block,
+`{n}` its number, counted from 1; `{s}` and `{u}` are the stage and the number of a residual unit,
+`{u:02}` with two digits. One tensor of a file may hold several variables. The shapes are those of
+the variables. The same rows read and write the files.
+"""
+SUPPORT = """# Models of other projects
+
+`keras_vit.from_checkpoint` recognizes the layout of a file, and `keras_vit.save_checkpoint(model,
+path, format)` writes it. `format="huggingface"` and `format="timm"` choose the layout: the one that
+the model was read from, or the first that can describe the model.
+
+The layouts of timm and transformers are tested with the real packages on TensorFlow, JAX and torch:
+models with random weights give the same outputs within 2e-5 in both directions, and a file that is
+read and written again keeps its arrays. Google's layouts are tested with outputs of the original
+code, and with the names and shapes of the published files. Models in the last column are read as
+image towers or encoders, without their other parts. [Weight maps](weight_maps.md) lists the arrays,
+[Published checkpoints](catalog.md) the files.
+
+"""
+SUPPORT_COLUMNS = ("`format`", "files", "read and written", "read only")
+CATALOG = """# Published checkpoints
+
+`keras_vit.from_checkpoint(name)` loads each of these files; the part of the name after the slash is
+the `weights=` of a builder. Images are scaled to [-1, 1] (`keras_vit.preprocess`).
+
+- **Classes:** 21843 are ImageNet-21k's, 1000 are ImageNet-1k's, and 0 is an image tower without a
+  head. "(zero)" is a published head of zeros, for fine-tuning.
+- **Top-1:** the accuracy that the source reports for this file on the validation images of
+  ImageNet-1k; "(linear)" is that of a linear classifier of the features.
+- **File:** `hf://` is a repository of the Hugging Face Hub, and needs
+  `pip install 'keras-vit-zoo[hub]'`; those of DINOv3 are gated.
+- **License:** the license of the weights that the Hub shows.
+
+| name | size | classes | `pre_logits` | activation | top-1 | file | license | source |
+| --- | ---: | ---: | ---: | --- | ---: | --- | --- | --- |
+"""
+RECIPES_PAGE = """# Recipes
+
+`keras-vit train NAME` trains a model by one of these recipes. Every setting is a flag, see
+`keras-vit train NAME --help`. In Python a recipe is a row of `keras_vit.training.RECIPES`, and
+`dataclasses.replace` changes its settings. The last column is the accuracy that the source reports,
+on ImageNet unless it names another dataset; none was measured here.
+
+SGD has a momentum of 0.9 and AdamW has optax's defaults; both compute the same updates as optax.
+Weight decay applies to kernels only, and is multiplied by the learning rate as in the paper. The
+learning rate rises linearly from 0 during the warm-up steps; the decay `staircase` divides it by 10
+at each of the given steps. Recipes of BiT-HyperRule with `tiny_images` are for images smaller than
+96 x 96 pixels.
+
+"""
+RECIPE_COLUMNS = (
+    *("name", "size", "batch", "optimizer", "learning rate", "rates to try", "decay"),
+    *("warm-up", "length", "weight decay", "dropout", "clipped at", "source", "reported"),
+)
+ABOUT = {
+    "models": "Build models, and change them. [Builders](builders.md) has one function per model.",
+    "layers": "The layers of the models.",
+    "checkpoints": "Read and write weights.",
+    "data": "Datasets and images.",
+    "training": "Recipes, and the losses, optimizers and callbacks that they use.",
+    "evaluation": "Accuracy, few-shot accuracy, and the costs of models.",
+    "inspection": "What a model has learned and attends to.",
+    "experiments": "The experiments of the paper.",
+    "serving": "Exports, predictions of many images, and a client of servers.",
+}
+PACKAGES = (
+    *("keras_vit", "keras_vit.models", "keras_vit.layers", "keras_vit.checkpoints"),
+    *("keras_vit.data", "keras_vit.training", "keras_vit.losses", "keras_vit.optimizers"),
+    *("keras_vit.callbacks", "keras_vit.evaluation", "keras_vit.experiments", "keras_vit.serving"),
+)
+IN_TRAINING = ("losses", "optimizers", "callbacks")
+# Tables, which have no `__module__`.
+TABLES = {
+    "keras_vit.data.AUGMENTATIONS": "keras_vit.data.images.preprocessing",
+    "keras_vit.data.DATASETS": "keras_vit.data.sources.paper",
+    "keras_vit.models.VARIANTS": "keras_vit.models.variants",
+    "keras_vit.training.RECIPES": "keras_vit.training.recipe",
+}
+BUILDERS = """# Builders
+
+One function for each model of [the table](../models.md). All have the arguments of
+[`keras_vit.build`](models.md): `num_classes`, `image_size`, `weights`, and the options of
+`keras_vit.vision_transformer` or, for a BiT, `keras_vit.resnet`.
+
+"""
+ENTRY = """::: {home}.{label}
+    options:
+      heading: {name}
+      toc_label: {label}
+"""
+
+
+def pages():
+    """Return the text of each generated page by its path below docs/."""
+    return {
+        "weight_maps.md": weight_maps(),
+        "support.md": support(),
+        "catalog.md": catalog(),
+        "recipes.md": recipes(),
+        "reference/builders.md": builders(),
+        **reference(),
+    }
+
+
+def weight_maps():
+    """Return the page of the weight maps."""
+    sections = [
+        f"## {format.title}\n\n{_weight_map(format.rows)}\n"
+        for format in FORMATS.values()
+        if format.title
+    ]
+    return "\n".join([WEIGHT_MAPS, *sections])
+
+
+def _weight_map(rows):
+    lines = ["| array in the file | variable of the model | layout |", "| --- | --- | --- |"]
+    for row in rows:
+        targets = ", ".join(f"`{target}`" for target in row.targets)
+        lines.append(f"| `{row.source}` | {targets} | {TRANSFORMS[row.transform].meaning} |")
+    return "\n".join(lines)
+
+
+def support():
+    """Return the page of the models whose files are read and written."""
+    rows = [
+        (f"`{row.name}`", f"`{row.suffix}`", ", ".join(row.models), ", ".join(row.read_only_models))
+        for row in FORMATS.values()
+        if row.models
+    ]
+    table = markdown_table(SUPPORT_COLUMNS, rows).replace("---:", "---")
+    return f"{SUPPORT}{table}\n"
+
+
+def catalog():
+    """Return the page of the published checkpoints."""
+    return CATALOG + "".join(_catalog_row(row) for row in list_checkpoints())
+
+
+def _catalog_row(row):
+    names = {"gelu_tanh": "GELU, tanh", "gelu": "GELU, erf", "quick_gelu": "quick GELU"}
+    activation = names.get(row.activation, "SwiGLU" if row.activation == "silu" else "ReLU")
+    accuracy = f"{row.accuracy:.2f}" if row.accuracy else "-"
+    if row.linear_accuracy:
+        accuracy = f"{row.linear_accuracy:.1f} (linear)"
+    cells = (
+        f"`{row.name}`",
+        row.image_size,
+        f"{row.num_classes}{' (zero)' if row.zero_head else ''}",
+        row.representation_size or "-",
+        activation,
+        accuracy,
+        f"`{row.url}`",
+        row.license or "-",
+        row.source,
+    )
+    return f"| {' | '.join(map(str, cells))} |\n"
+
+
+def recipes():
+    """Return the page of the recipes."""
+    rows = [_recipe_row(row) for row in ROWS.values()]
+    return RECIPES_PAGE + markdown_table(RECIPE_COLUMNS, rows) + "\n"
+
+
+def _recipe_row(row):
+    recipe = row.recipe
+    return (
+        f"`{row.name}`",
+        str(recipe.image_size),
+        str(recipe.batch_size),
+        recipe.optimizer,
+        f"{recipe.learning_rate:g}",
+        ", ".join(map(str, recipe.learning_rates)) or "-",
+        " ".join([recipe.decay, *map(str, recipe.boundaries)]),
+        str(recipe.warmup_steps),
+        f"{recipe.epochs} epochs" if recipe.epochs else f"{recipe.steps} steps",
+        *(str(value or "-") for value in (recipe.weight_decay, recipe.dropout, recipe.clip_norm)),
+        row.source,
+        row.reported or "-",
+    )
+
+
+def builders():
+    """Return the page of the builders."""
+    module = importlib.import_module("keras_vit.builders")
+    names = [row.name for row in keras_vit.list_variants()]
+    rows = [(f"`keras_vit.{n}`", _first_line(getattr(module, n))) for n in names]
+    table = markdown_table(("builder", ""), rows).replace("---:", "---")
+    return f"{BUILDERS}{table}\n"
+
+
+def _first_line(function):
+    return inspect.getdoc(function).splitlines()[0]
+
+
+def reference():
+    """Return the pages of the public names, whose docstrings mkdocstrings shows."""
+    entries = {section: [] for section in ABOUT}
+    for name, home in sorted(public_names().items(), key=lambda item: item[0].lower()):
+        package, _, label = name.rpartition(".")
+        section = home.split(".")[1] if package == "keras_vit" else package.split(".")[1]
+        section = "training" if section in IN_TRAINING else section
+        section = "models" if label == "build" else section
+        if section != "builders":
+            entries[section].append(ENTRY.format(home=home, name=name, label=label))
+    return {
+        f"reference/{name}.md": "\n".join([f"# {name.capitalize()}\n\n{about}\n", *entries[name]])
+        for name, about in ABOUT.items()
+    }
+
+
+def public_names():
+    """Return the public names, and the modules that define them."""
+    found, seen = {}, set()
+    for path in PACKAGES:
+        package = keras_vit if path == "keras_vit" else getattr(keras_vit, path.split(".")[1])
+        for label in getattr(package, "__all__", None) or _defined(package):
+            value, name = getattr(package, label), f"{path}.{label}"
+            if not inspect.ismodule(value) and id(value) not in seen:
+                seen.add(id(value))
+                found[name] = TABLES.get(name) or value.__module__
+    return found
+
+
+def _defined(module):
+    return [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
+    ]
