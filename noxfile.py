@@ -219,7 +219,7 @@ def lint(session):
 def docs(session):
     """Write the tables of README.md and docs/ from the package and the benchmarks."""
     install(session, "--editable", ".[test]")
-    run(session, sys.executable, "docs/generate.py")
+    run(session, sys.executable, "docs/tables.py")
 
 
 @nox.session

@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit.checkpoints import list_checkpoints
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.cli.arguments import markdown_table
+from keras_vit.cli.command import markdown_table
 from keras_vit.training.recipe import ROWS
 
 WEIGHT_MAPS = """# Weight maps
@@ -90,7 +90,7 @@ IN_TRAINING = ("losses", "optimizers", "callbacks")
 # Tables, which have no `__module__`.
 TABLES = {
     "keras_vit.data.AUGMENTATIONS": "keras_vit.data.images.preprocessing",
-    "keras_vit.data.DATASETS": "keras_vit.data.sources.paper",
+    "keras_vit.data.DATASETS": "keras_vit.data.sources.named_datasets",
     "keras_vit.models.VARIANTS": "keras_vit.models.variants",
     "keras_vit.training.RECIPES": "keras_vit.training.recipe",
 }

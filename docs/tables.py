@@ -1,6 +1,6 @@
 """Write the tables of models and of benchmarks in docs/ and README.md.
 
-Example: make docs
+Example: nox -s docs
 """
 
 import csv
@@ -10,7 +10,7 @@ import pathlib
 import re
 
 from keras_vit.checkpoints import list_checkpoints
-from keras_vit.cli.arguments import markdown_table
+from keras_vit.cli.command import markdown_table
 from keras_vit.cli.models import COLUMNS, table_row
 from keras_vit.models.variants import VARIANTS
 
