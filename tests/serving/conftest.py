@@ -28,7 +28,6 @@ def directory(models, tmp_path_factory):
     export(models[1], root / "pets", version=1, **few)
     export(models[3], root / "pets", version=3, **every)
     export(models[3], root / "flagging", on_bad_image="flag", **few)
-    export(models[3], root / "fixed", batch_size=2, **few)
     export(models[3], root / "features", **{**few, "signatures": ("features",)})
     return root
 
