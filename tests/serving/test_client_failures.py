@@ -77,7 +77,6 @@ def test_a_slow_server(api, server_of_zeros, monkeypatch):
     ("failure", "expected"),
     [
         (tf.errors.InternalError, OSError),
-        (tf.errors.DeadlineExceededError, TimeoutError),
         # The indices are those in a batch of several clients.
         (tf.errors.InvalidArgumentError, ValueError),
     ],
