@@ -218,7 +218,8 @@ def test_export_is_served_without_keras(tmp_path):
 @pytest.mark.slow
 def test_saved_model_cli_runs_an_export(tmp_path):
     """With the loader of TF Serving."""
-    model, encoded = classifier(image_size=(16, 24)), files(3)
+    # A PNG and a JPEG: WebP may end with zeros, which NumPy's strings lose.
+    model, encoded = classifier(image_size=(16, 24)), files(2)
     path = export(model, tmp_path / "pets", signatures=("bytes",), warmup_batch_sizes=())
     np.save(tmp_path / "inputs.npy", np.array(encoded))
     cli = pathlib.Path(sys.executable).with_name("saved_model_cli")
