@@ -117,7 +117,7 @@ def test_exports_agree_with_the_model(format, kind, tmp_path):
     ("format", "quantize"),
     [(row.name, name) for row in FORMATS.values() for name in row.precisions],
 )
-def test_features_in_fewer_bits(format, quantize, tmp_path):
+def test_features_in_fewer_bits_agree(format, quantize, tmp_path):
     need(format)
     if (format, quantize) == ("openvino", "int8"):
         pytest.importorskip("nncf")
@@ -134,7 +134,7 @@ def test_features_in_fewer_bits(format, quantize, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
-def test_signatures_of_a_tower(tmp_path):
+def test_signatures_of_a_tower_return_features(tmp_path):
     model, encoded = tower("clip"), odd_files(5)
     model.image_spec = keras_vit.core.images.ImageSpec("bicubic", antialias=True)
     pixels = preprocess_files(encoded, (16, 24), model.image_spec)

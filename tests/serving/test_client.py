@@ -20,7 +20,7 @@ pytest.importorskip("tensorflow_serving")
 
 
 @BOTH
-def test_predict(api, server, models, tmp_path):
+def test_predict_returns_what_the_model_computes(api, server, models, tmp_path):
     encoded = files()
     image = tmp_path / "Kätzchen 猫.png"
     image.write_bytes(encoded[0])
@@ -52,7 +52,7 @@ def test_both_apis_answer_the_same(name, signature, server):
 
 @BOTH
 @pytest.mark.parametrize("version, numbers", [("", [1, 3]), ("/versions/1", [1])])
-def test_versions(version, numbers, api, server, models):
+def test_a_url_chooses_a_version(version, numbers, api, server, models):
     with ask(server, api, f"pets{version}") as client:
         assert client.status() == dict.fromkeys(numbers, "AVAILABLE")
         logits = client.predict(files())["logits"]

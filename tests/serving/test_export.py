@@ -59,7 +59,7 @@ def test_weights_that_are_not_finite_are_refused(format, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_model_is_described(tmp_path):
+def test_a_record_describes_the_model(tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=2, image_size=16, num_registers=4, dropout=0.1)
     facts = {"source": "ViT_Ti16/augreg", "accuracy": 0.75}
     path = export(model, tmp_path / "pets", format="onnx", facts=facts)

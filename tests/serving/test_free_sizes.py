@@ -34,7 +34,7 @@ def model(request):
 @pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 @pytest.mark.parametrize("batch_size", [None, pytest.param(2, marks=pytest.mark.large)])
-def test_saved_model(batch_size, model, tmp_path):
+def test_a_saved_model_takes_images_of_any_size(batch_size, model, tmp_path):
     options = {"batch_size": batch_size, "warmup_batch_sizes": ()}
     path = export(model, tmp_path / "pets", signatures=("bytes", "uint8", "float"), **options)
     served = tf.saved_model.load(path).signatures
@@ -56,7 +56,7 @@ def test_saved_model(batch_size, model, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["onnx", "openvino", "litert"])
-def test_files(format, model, tmp_path):
+def test_a_file_takes_images_of_any_size(format, model, tmp_path):
     pytest.importorskip({"onnx": "onnxruntime", "litert": "ai_edge_litert"}.get(format, format))
     path = export(model, tmp_path / "pets", format=format)
     (tmp_path / "image.jpg").write_bytes(files(1)[0])
@@ -85,7 +85,7 @@ def test_int8_is_calibrated_at_one_size(model, tmp_path):
 
 
 @pytest.mark.large
-def test_one_size_is_asked_for(model, tmp_path):
+def test_a_model_of_any_size_is_exported_for_one(model, tmp_path):
     path = export(model, tmp_path / "pets", format="litert", image_size=(8, 24))
     assert load_runner(path / "model.tflite").image_shape == (8, 24, 3)
     assert json.loads((path / "model.json").read_text())["image_size"] == [8, 24]

@@ -282,7 +282,7 @@ def test_a_process_loads_a_model_once_and_again_when_it_is_saved_again(path, tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_another_type_to_compute_in(dtype, path):
+def test_another_type_to_compute_in_is_close(dtype, path):
     batch = {"bytes": column(files(3))}
     exact = Predictor(path, ["probabilities"])(batch)["probabilities"]
     found = Predictor(path, ["probabilities"], dtype=dtype)(batch)["probabilities"]

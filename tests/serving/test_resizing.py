@@ -50,7 +50,7 @@ def test_models_and_exports_resize_as_the_model_says(format, model, tmp_path):
 
 
 @pytest.mark.slow
-def test_each_signature(model, tmp_path):
+def test_each_signature_resizes_as_the_model_says(model, tmp_path):
     version = export(model, tmp_path / "pets", signatures=("uint8", "float"))
     (encoded,) = files(1)
     expected = logits_of(model, [encoded], RESIZING)
@@ -62,7 +62,7 @@ def test_each_signature(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_evaluation(model, tmp_path):
+def test_evaluation_resizes_as_the_model_says(model, tmp_path):
     photos = write_folder(tmp_path / "photos", ("cat", "dog", "eel"), count=4)
     model.save(tmp_path / "model.keras")
     trained = open_trained(tmp_path / "model.keras")

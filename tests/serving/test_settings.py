@@ -19,7 +19,7 @@ def compose(directory):
     return yaml.safe_load((directory / "docker-compose.yml").read_text())["services"]["serving"]
 
 
-def test_what_is_served(tmp_path):
+def test_the_directory_is_served_under_its_name(tmp_path):
     text_format = pytest.importorskip("google.protobuf.text_format")
     pb2 = pytest.importorskip("tensorflow_serving.config.model_server_config_pb2")
     write_settings(tmp_path, "pets")
@@ -34,7 +34,7 @@ def test_what_is_served(tmp_path):
     assert service["ports"] == ["127.0.0.1:8500:8500", "127.0.0.1:8501:8501"]
 
 
-def test_batching(tmp_path):
+def test_batching_is_as_the_proto_requires(tmp_path):
     """After a reader has turned it on."""
     write_settings(tmp_path, "pets")
     path = tmp_path / "docker-compose.yml"
@@ -63,7 +63,7 @@ def test_existing_files_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["Katze & Hund", 'a"b', "a{b}: #c\n"])
-def test_names_that_a_url_cannot_have(name, tmp_path):
+def test_names_that_a_url_cannot_have_are_made_simple(name, tmp_path):
     write_settings(tmp_path, name)
     simple = re.sub(r"[^A-Za-z0-9]+", "-", name)
     assert f'name: "{simple}"' in (tmp_path / "models.config").read_text()
@@ -71,7 +71,7 @@ def test_names_that_a_url_cannot_have(name, tmp_path):
 
 
 @pytest.mark.parametrize(("state", "is_healthy"), [("AVAILABLE", True), ("LOADING", False)])
-def test_the_health_check(state, is_healthy, tmp_path):
+def test_the_health_check_asks_for_an_available_version(state, is_healthy, tmp_path):
     """Its bash command, against a server that reports this state."""
     pytest.importorskip("tensorflow_serving")
     from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusResponse

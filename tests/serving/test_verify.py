@@ -27,7 +27,9 @@ def photographs(tmp_path):
     ("signature", "batch_size", "on_bad_image"),
     [("bytes", 2, "flag"), ("float", None, "error"), ("float", 2, "error"), ("uint8", 2, "error")],
 )
-def test_each_signature_alone(signature, batch_size, on_bad_image, photographs, tmp_path):
+def test_an_export_with_one_signature_is_verified(
+    signature, batch_size, on_bad_image, photographs, tmp_path
+):
     model = classifier()
     options = {"batch_size": batch_size, "on_bad_image": on_bad_image, "warmup_batch_sizes": ()}
     options["signatures"] = (signature,)

@@ -18,7 +18,7 @@ def taken_versions(directory):
 
 
 @pytest.mark.slow
-def test_versions_and_files(tmp_path):
+def test_versions_are_counted_on_and_found(tmp_path):
     model = classifier()
     directory = tmp_path / "serving" / "pets"
     assert export(model, directory, class_names=NAMES) == directory / "1"

@@ -29,7 +29,7 @@ def requests_of(path):
 
 
 @pytest.mark.slow
-def test_every_request_is_answered(tmp_path):
+def test_every_warm_up_request_is_answered(tmp_path):
     version = exported(tmp_path / "pets", (1, 3))
     signatures = tf.saved_model.load(version).signatures
     seen = []

@@ -77,7 +77,7 @@ def test_a_file_computes_in_float32_under_every_policy(policy, tmp_path):
 
 
 @pytest.mark.slow
-def test_onnx_names(written):
+def test_onnx_inputs_and_outputs_have_names(written):
     import onnxruntime
     from onnx import checker
 
@@ -92,7 +92,7 @@ def test_onnx_names(written):
 
 
 @pytest.mark.slow
-def test_litert_names(written):
+def test_litert_inputs_and_outputs_have_names(written):
     from ai_edge_litert.interpreter import Interpreter
 
     answer = Interpreter(str(written["litert"])).get_signature_runner()
@@ -102,7 +102,7 @@ def test_litert_names(written):
 
 
 @pytest.mark.slow
-def test_openvino_names(written):
+def test_openvino_inputs_and_outputs_have_names(written):
     import openvino as ov
 
     model = ov.Core().read_model(written["openvino"])

@@ -64,7 +64,7 @@ def trained():
     ("format_name", "quantize"),
     [pytest.param(*p, marks=pytest.mark.examples if p[1] == "int8" else SLOW) for p in PAIRS],
 )
-def test_the_accuracy_on_digits(format_name, quantize, trained, tmp_path):
+def test_the_accuracy_on_digits_stays(format_name, quantize, trained, tmp_path):
     calibration = digits("train")[0][:64]
     path = write_file(format_name, trained, tmp_path, quantize, calibration)
     pixels, labels = digits("test")
@@ -97,7 +97,7 @@ def test_hybrids_and_resnets_in_fewer_bits(format_name, quantize, family, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quantize", ["int8", pytest.param("float16", marks=SLOW)])
-def test_a_large_onnx_model(quantize, tmp_path, monkeypatch):
+def test_a_large_onnx_model_is_the_same_in_two_files(quantize, tmp_path, monkeypatch):
     """Even if the float32 model has its weights in a second file."""
     model = small_classifier("erf", embedding_dim=64, mlp_dim=128)
     batch = images(5, 16, 24, 3)

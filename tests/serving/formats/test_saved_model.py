@@ -44,7 +44,7 @@ def served(request, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 @pytest.mark.parametrize("batch_size", [1, 3, 17])
-def test_signatures(batch_size, served):
+def test_each_signature_answers_as_the_model(batch_size, served):
     policy, model, signatures = served
     assert set(signatures) == {"serving_default", "uint8", "float", "features"}
     encoded = files(batch_size)

@@ -22,7 +22,7 @@ def segmenter(head="linear"):
 
 
 @pytest.mark.parametrize("head", ["linear", "mask"])
-def test_signatures(head, tmp_path):
+def test_signatures_return_logits_and_masks(head, tmp_path):
     model = segmenter(head)
     path = export(model, tmp_path, on_bad_image="flag")
     signatures = tf.saved_model.load(str(path)).signatures
