@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from keras_vit.cli.client import Client as ClientCommand
+from keras_vit.cli.client import Client, most_likely
 from keras_vit.cli.predict import Predict
-from keras_vit.serving.client import BadImageError, Client
+from keras_vit.serving.client import BadImageError
 from keras_vit.serving.encoded import read_image
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.models import files
@@ -106,19 +106,6 @@ def test_an_unknown_version_is_refused(api, server):
                 call()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://localhost:8501/v1/models/pets:predict",
-        "http://localhost:8501/v1/models/pets/versions/new",
-        "grpc://localhost:8500/v1/models/pets",
-    ],
-)
-def test_malformed_urls_are_refused(url):
-    with pytest.raises(ValueError, match="`url` must be"):
-        Client(url)
-
-
 @pytest.mark.parametrize(("orientation", "turns"), [(3, 2), (6, 3), (8, 1)])
 @pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
 def test_photographs_are_read_upright(file_format, orientation, turns, tmp_path):
@@ -156,7 +143,7 @@ def test_the_command_prints_what_predict_prints(api, server, directory, tmp_path
     Predict(str(directory / "pets"), tuple(images)).run()
     expected = capsys.readouterr().out
     assert len(expected.splitlines()) == 4
-    ClientCommand(tuple(images), server.url(api, "pets")).run()
+    Client(tuple(images), server.url(api, "pets")).run()
     assert capsys.readouterr() == (expected, "")
 
 
@@ -165,7 +152,7 @@ def test_the_command_goes_on_after_bad_images_and_fails(server, tmp_path, capsys
     good.write_bytes(files(1)[0])
     bad.write_bytes(BROKEN)
     with pytest.raises(SystemExit, match="1"):
-        ClientCommand((bad, good), server.url("rest", "pets")).run()
+        Client((bad, good), server.url("rest", "pets")).run()
     printed = capsys.readouterr()
     assert str(good) in printed.out and str(bad) not in printed.out
 
@@ -176,5 +163,13 @@ def test_the_command_prints_no_classes_of_what_the_server_cannot_decode(
 ):
     monkeypatch.setattr("keras_vit.serving.encoded.read_image", lambda path: BROKEN)
     with pytest.raises(SystemExit, match="1"):
-        ClientCommand((tmp_path / "a.png",), server.url("grpc", name)).run()
+        Client((tmp_path / "a.png",), server.url("grpc", name)).run()
     assert not capsys.readouterr().out
+
+
+def test_labels_above_their_thresholds_are_all_printed():
+    answer = {
+        "probabilities": np.array([[0.7, 0.9, 0.1]]),
+        "predicted_labels": np.array([["cat", "dog", ""]], object),
+    }
+    assert most_likely(answer, 1, "http://localhost") == [("dog", 0.9), ("cat", 0.7)]
