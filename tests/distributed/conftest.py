@@ -2,8 +2,11 @@
 
 import pytest
 
+from keras_vit.distributed.batch import Job
+from keras_vit.serving import Predictor
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import NAMES, classifier
+from tests.fixtures.predicted.parts import OUTPUTS, rows_of
 
 
 @pytest.fixture(scope="package")
@@ -21,3 +24,13 @@ def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.keras"
     model.save(path)
     return path
+
+
+@pytest.fixture(scope="package")
+def expected(path, photos, tmp_path_factory):
+    """The rows of one process in one part."""
+    output = tmp_path_factory.mktemp("expected")
+    job = Job(Predictor(path, OUTPUTS), (str(photos),), output, part_size=100)
+    job.begin()
+    assert job.write(0) == (40, 2)
+    return rows_of(output)

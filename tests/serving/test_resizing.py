@@ -1,9 +1,7 @@
 """A model's own resizing in `predict`, in each kind of export, and in evaluation."""
 
 import dataclasses
-import json
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,12 +12,11 @@ from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.geometry import read_evaluation_image
 from keras_vit.experiments.model_and_data import open_trained
 from keras_vit.serving.export import export
-from keras_vit.serving.image_files import preprocess_files
+from keras_vit.serving.formats import FORMATS
 from keras_vit.serving.runner import load_runner
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import files, small_classifier
-from tests.fixtures.predicted.predictors import keras_predictor
 from tests.fixtures.serving.asking import answer
 
 RESIZING = ImageSpec("bicubic", True, 0.8, True, cut_off=(2, 1))
@@ -38,31 +35,21 @@ def logits_of(model, encoded, image_spec):
 
 
 @pytest.mark.slow
-def test_predict(model):
-    encoded = files(1)
-    (_, probability), *_ = keras_predictor(model)(encoded[0])
-    expected, other = (
-        keras.ops.convert_to_numpy(keras.ops.softmax(logits_of(model, encoded, image_spec))).max()
-        for image_spec in (RESIZING, WHOLE_IMAGE)
-    )
-    assert probability == pytest.approx(expected, abs=1e-6)
-    assert abs(expected - other) > 1e-4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("format", ["saved_model", "onnx", "litert", "openvino"])
-def test_exports(format, model, tmp_path):
-    version = export(model, tmp_path / "pets", format=format)
-    metadata = json.loads((version / "model.json").read_text())
-    assert ImageSpec(**metadata["image_spec"]) == RESIZING
+@pytest.mark.parametrize("format", ["keras", *FORMATS])
+def test_models_and_exports_resize_as_the_model_says(format, model, tmp_path):
+    if format == "keras":
+        path = tmp_path / "model.keras"
+        model.save(path)
+    else:
+        path = export(model, tmp_path / "pets", format=format)
     encoded = files(5)
     expected = logits_of(model, encoded, RESIZING)
     assert np.abs(expected - logits_of(model, encoded, WHOLE_IMAGE)).max() > 1e-2
-    np.testing.assert_allclose(answer(version, encoded), expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(answer(path, encoded), expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.slow
-def test_each_signature(model, tmp_path):
+def test_each_signature_resizes_as_the_model_says(model, tmp_path):
     version = export(model, tmp_path / "pets", signatures=("uint8", "float"))
     (encoded,) = files(1)
     expected = logits_of(model, [encoded], RESIZING)
@@ -74,15 +61,7 @@ def test_each_signature(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_record_that_is_damaged(tmp_path):
-    version = export(small_classifier("token"), tmp_path / "pets", format="onnx")
-    (version / "model.json").write_text(json.dumps({"image_spec": {"interpolation": "nearest"}}))
-    with pytest.raises(ValueError, match="must be a complete export of images"):
-        answer(version, files(2))
-
-
-@pytest.mark.slow
-def test_evaluation(model, tmp_path):
+def test_evaluation_resizes_as_the_model_says(model, tmp_path):
     photos = write_folder(tmp_path / "photos", ("cat", "dog", "eel"), count=4)
     model.save(tmp_path / "model.keras")
     trained = open_trained(tmp_path / "model.keras")
@@ -108,35 +87,9 @@ def test_a_model_of_any_size_sees_what_its_own_size_sees(model):
 
 
 @pytest.mark.slow
-def test_an_export_of_any_size_sees_what_the_own_size_sees(model, tmp_path):
-    version = export(keras_vit.resize(model, None), tmp_path / "pets")
-    encoded = files(2)
-    expected = logits_of(model, encoded, model.image_spec)
-    np.testing.assert_allclose(answer(version, encoded), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow
 def test_an_export_of_any_size_cuts_nothing_off_another_size(model, tmp_path):
     version = export(keras_vit.resize(model, None), tmp_path / "pets", format="onnx")
     encoded = files(2)
     images = [load_runner(version, image_size=32).prepare(file) for file in encoded]
     uncut = dataclasses.replace(RESIZING, cut_off=(0, 0))
     np.testing.assert_array_equal(images, preprocess_files(encoded, (32, 32), uncut))
-
-
-@pytest.mark.parametrize(
-    ("paths", "size", "message"),
-    [
-        (["here/plain.png", "here/words.png"], 8, "must be complete .*: 'here/words.png' .Unknown"),
-        ([b"no image"], 8, "must be complete .*: bytes .Unknown image file format"),
-        (["here/none.png"], 8, "must be complete .*: 'here/none.png' .No such file"),
-        (["here/plain.png"], (None, 8, 8, 3), "`image_size` must be a positive integer or a pair"),
-    ],
-)
-def test_files_that_are_wrong(paths, size, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "plain.png").write_bytes(files(1)[0])
-    (tmp_path / "here" / "words.png").write_text("no image")
-    with pytest.raises(ValueError, match=message):
-        keras_vit.serving.preprocess_files(paths, size)

@@ -12,7 +12,6 @@ from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS, onnx
 from keras_vit.serving.formats.graph import float32_bytes
 from keras_vit.serving.runner import load_runner
-from tests.fixtures.commands import run_python
 from tests.fixtures.models import FAMILIES, small_classifier
 from tests.fixtures.serving.asking import FILE_FORMATS, write_file
 from tests.fixtures.tiny import images
@@ -23,23 +22,17 @@ pytest.importorskip("openvino")
 pytest.importorskip("ai_edge_litert")
 
 SLOW = pytest.mark.large
-# Others take seconds. The hybrid, which has what they have, is written in each format.
-QUICK = {("litert", "erf")}
+# Others take seconds.
+QUICK = {("litert", "erf"), ("onnx", "hybrid")}
 FILES = {"onnx": ["model.onnx"], "litert": ["model.tflite"], "openvino": ["model.bin", "model.xml"]}
 OTHERS = ["assets", "model.json"]
-EACH = pytest.mark.parametrize("format_name", FILE_FORMATS)
 
 
 @pytest.fixture(scope="module")
-def hybrid():
-    return small_classifier("hybrid")
-
-
-@pytest.fixture(scope="module")
-def written(hybrid, tmp_path_factory):
-    """The files with the small hybrid in each format."""
-    directory = tmp_path_factory.mktemp("written")
-    return {name: write_file(name, hybrid, directory) for name in FILE_FORMATS}
+def written(tmp_path_factory):
+    """The files with a small model in each format."""
+    model, directory = small_classifier("token"), tmp_path_factory.mktemp("written")
+    return {name: write_file(name, model, directory) for name in FILE_FORMATS}
 
 
 def assert_same_logits(path, model):
@@ -54,38 +47,12 @@ def assert_same_logits(path, model):
 
 
 @pytest.mark.slow
-@EACH
-def test_the_logits_of_a_hybrid(format_name, hybrid, written):
-    assert_same_logits(written[format_name], hybrid)
-
-
-@pytest.mark.slow
-def test_group_norm_is_a_product_of_matrices_in_int8_onnx_alone(hybrid, written, tmp_path):
-    import openvino as ov
-
-    nodes = ov.Core().read_model(written["openvino"]).get_ordered_ops()
-    of_norms = {node.get_type_name() for node in nodes if "norm" in node.get_friendly_name()}
-    assert "ReduceMean" in of_norms and "MatMul" not in of_norms
-    assert not of_root_norm(written["onnx"], "MatMul")
-    int8 = write_file("onnx", hybrid, tmp_path, "int8", images(4, 16, 24, 3))
-    assert of_root_norm(int8, "MatMul") or of_root_norm(int8, "QLinearMatMul")
-
-
-def of_root_norm(path, operation):
-    import onnx
-
-    nodes = onnx.load(path).graph.node
-    return [node for node in nodes if node.op_type == operation and "root_norm" in node.name]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_name", "family"),
     [
         pytest.param(name, family, marks=() if (name, family) in QUICK else SLOW)
         for name in FILE_FORMATS
         for family in (*FAMILIES, "bit")
-        if family != "hybrid"
     ],
 )
 def test_the_logits_are_those_of_keras(format_name, family, tmp_path):
@@ -110,7 +77,7 @@ def test_a_file_computes_in_float32_under_every_policy(policy, tmp_path):
 
 
 @pytest.mark.slow
-def test_onnx_names(written):
+def test_onnx_inputs_and_outputs_have_names(written):
     import onnxruntime
     from onnx import checker
 
@@ -125,7 +92,7 @@ def test_onnx_names(written):
 
 
 @pytest.mark.slow
-def test_litert_names(written):
+def test_litert_inputs_and_outputs_have_names(written):
     from ai_edge_litert.interpreter import Interpreter
 
     answer = Interpreter(str(written["litert"])).get_signature_runner()
@@ -135,7 +102,7 @@ def test_litert_names(written):
 
 
 @pytest.mark.slow
-def test_openvino_names(written):
+def test_openvino_inputs_and_outputs_have_names(written):
     import openvino as ov
 
     model = ov.Core().read_model(written["openvino"])
@@ -144,34 +111,6 @@ def test_openvino_names(written):
         ({"images"}, ov.Type.f32, ov.PartialShape([-1, 16, 24, 3])),
         ({"logits"}, ov.Type.f32, ov.PartialShape([-1, 3])),
     ]
-
-
-@pytest.mark.slow
-def test_signals_are_handled_after_openvino(written):
-    """Models that are forgotten in the order in which they were loaded."""
-    code = """
-import signal, sys
-from keras_vit.serving.runner import load_runner
-runners = [load_runner(sys.argv[1]) for _ in range(2)]
-while runners:
-    del runners[0]
-signal.signal(signal.SIGTERM, lambda *_: print("handled"))
-signal.raise_signal(signal.SIGTERM)
-"""
-    assert run_python(code, written["openvino"]).strip() == "handled"
-
-
-@pytest.mark.slow
-def test_openvino_keeps_the_weights_exact(hybrid, written):
-    import openvino as ov
-
-    nodes = ov.Core().read_model(written["openvino"]).get_ops()
-    constants = [node.data for node in nodes if node.get_type_name() == "Constant"]
-    head = np.asarray(hybrid.get_layer("head").kernel)
-    assert any(
-        array.dtype == "float32" and array.size == head.size and np.isin(array, head).all()
-        for array in constants
-    )
 
 
 @pytest.mark.slow
@@ -189,7 +128,7 @@ def test_weights_of_a_large_onnx_model_are_in_a_second_file(tmp_path, monkeypatc
 def test_litert_refuses_large_models(tmp_path, monkeypatch):
     small = dataclasses.replace(FORMATS["litert"], max_bytes=1000)
     monkeypatch.setitem(FORMATS, "litert", small)
-    with pytest.raises(ValueError, match="'litert'` holds models of less than 0 GB"):
+    with pytest.raises(ValueError, match="holds models of less than"):
         export(small_classifier("token"), tmp_path, format="litert")
     assert not list(tmp_path.iterdir())
 
@@ -218,37 +157,28 @@ def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@EACH
-def test_damaged_files(format_name, written, tmp_path):
+@pytest.mark.parametrize("format_name", FILE_FORMATS)
+def test_damaged_files_are_refused(format_name, written, tmp_path):
     complete, path = written[format_name].read_bytes(), tmp_path / written[format_name].name
     # OpenVINO's weights are in another file.
     without_weights = [complete] if format_name == "openvino" else []
-    for damaged in (b"", b"<html>", complete[: len(complete) // 2], *without_weights):
+    for damaged in (b"<html>", complete[: len(complete) // 2], *without_weights):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"`path` must be a complete export .*model\."):
+        with pytest.raises(ValueError, match="`path` must be a complete export"):
             load_runner(path)
 
 
 @pytest.mark.slow
-def test_other_images(written):
+def test_images_that_are_not_preprocessed_are_refused(written):
     run = load_runner(written["onnx"])
-    with pytest.raises(ValueError, match=r"`images` must be an array \(n, 16, 24, 3\)"):
-        run(images(1, 24, 16, 3))
-    with pytest.raises(ValueError, match="`images` must be scaled to .* of dtype uint8"):
-        run(np.zeros((1, 16, 24, 3), "uint8"))
-    for wrong in (255, np.nan):
-        with pytest.raises(ValueError, match="`images` must be scaled to .* values from"):
-            run(np.full((1, 16, 24, 3), wrong, "float32"))
-
-
-@pytest.mark.slow
-@EACH
-def test_a_missing_runtime_is_named(format_name, written, monkeypatch):
-    name = {"onnx": "onnxruntime", "litert": "ai_edge_litert.interpreter", "openvino": "openvino"}
-    monkeypatch.setitem(sys.modules, name[format_name], None)
-    monkeypatch.delitem(sys.modules, "keras_vit.serving.formats.openvino", raising=False)
-    with pytest.raises(ImportError, match=rf"pip install 'keras-vit-zoo\[{format_name}\]'"):
-        load_runner(written[format_name])
+    for wrong, message in (
+        (images(1, 24, 16, 3), "must be an array"),
+        (np.zeros((1, 16, 24, 3), "uint8"), "of dtype uint8"),
+        (np.full((1, 16, 24, 3), 255, "float32"), "values from"),
+        (np.full((1, 16, 24, 3), np.nan, "float32"), "values from"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(wrong)
 
 
 @pytest.mark.large

@@ -15,8 +15,7 @@ from keras_vit.serving.export import export
 from keras_vit.serving.formats import SIGNATURES
 from tests.fixtures.contract import POLICIES, to_numpy
 from tests.fixtures.images import random_image
-from tests.fixtures.models import NAMES, classifier, files, preprocessed, small_classifier
-from tests.fixtures.serving.asking import ARGUMENTS
+from tests.fixtures.models import NAMES, classifier, files, preprocessed
 from tests.fixtures.tiny import images
 
 
@@ -45,7 +44,7 @@ def served(request, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 @pytest.mark.parametrize("batch_size", [1, 3, 17])
-def test_signatures(batch_size, served):
+def test_each_signature_answers_as_the_model(batch_size, served):
     policy, model, signatures = served
     assert set(signatures) == {"serving_default", "uint8", "float", "features"}
     encoded = files(batch_size)
@@ -106,29 +105,23 @@ def test_bad_images_are_named_by_their_index(served):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [(1, 32, 48, 3), (2, 3, 16, 24), (2, 16, 24, 6), (2, 24, 16, 3)])
-def test_images_of_another_shape_are_refused(shape, served):
-    """An image of four times as many patches would have four answers."""
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected shape \[\?,16,24,3\]"):
-        served[2]["float"](images=tf.zeros(shape))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(2, 20, 30, 6), (2, 3, 20, 30), (20, 30, 3)])
-def test_pixels_of_another_shape_are_refused(shape, served):
-    """Six channels would be two groups of three for TensorFlow."""
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected shape \[\?,\?,\?,3\]"):
-        served[2]["uint8"](images=tf.zeros(shape, "uint8"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("value", [np.nan, -np.inf, 255.0])
-def test_images_that_are_not_scaled_are_refused(value, served):
-    serve, pixels = served[2]["float"], preprocessed(files(2))
-    pixels[1, 2, 3, 0] = value
-    message = r"`images` must be in \[-1, 1\].* values up to.*(inf|255)"
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        serve(images=tf.constant(pixels))
+@pytest.mark.parametrize(
+    ("signature", "wrong"),
+    [
+        # An image of four times as many patches would have four answers.
+        ("float", np.zeros((1, 32, 48, 3), "float32")),
+        ("float", np.zeros((2, 24, 16, 3), "float32")),
+        # Six channels would be two groups of three for TensorFlow.
+        ("float", np.zeros((2, 16, 24, 6), "float32")),
+        ("uint8", np.zeros((2, 20, 30, 6), "uint8")),
+        ("uint8", np.zeros((20, 30, 3), "uint8")),
+        ("float", np.full((2, 16, 24, 3), 255, "float32")),
+        ("float", np.full((2, 16, 24, 3), np.nan, "float32")),
+    ],
+)
+def test_images_of_another_shape_or_scale_are_refused(signature, wrong, served):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="expected shape|must be in"):
+        served[2][signature](images=tf.constant(wrong))
 
 
 @pytest.mark.slow
@@ -222,44 +215,16 @@ def test_export_is_served_without_keras(tmp_path):
                 np.testing.assert_allclose(found[output], values[:count], rtol=0, atol=1e-5)
 
 
-# Each starts TensorFlow once more.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "signature",
-    [pytest.param(s, marks=() if s == "serving_default" else pytest.mark.large) for s in ARGUMENTS],
-)
-def test_saved_model_cli_runs_every_signature(signature, tmp_path):
+def test_saved_model_cli_runs_an_export(tmp_path):
     """With the loader of TF Serving."""
-    model = classifier(image_size=(16, 24))
-    path = export(model, tmp_path / "pets", signatures=SIGNATURES, class_names=NAMES)
-    values, output, expected = requests_and_answers(model, 3)[signature]
-    np.save(tmp_path / "inputs.npy", values)
+    # A PNG and a JPEG: WebP may end with zeros, which NumPy's strings lose.
+    model, encoded = classifier(image_size=(16, 24)), files(2)
+    path = export(model, tmp_path / "pets", signatures=("bytes",), warmup_batch_sizes=())
+    np.save(tmp_path / "inputs.npy", np.array(encoded))
     cli = pathlib.Path(sys.executable).with_name("saved_model_cli")
-    command = [cli, "run", "--dir", path, "--tag_set", "serve", "--signature_def", signature]
-    inputs = [
-        "--inputs",
-        f"{ARGUMENTS[signature]}={tmp_path / 'inputs.npy'}",
-        "--outdir",
-        tmp_path / "found",
-    ]
-    subprocess.run([*command, *inputs], check=True, capture_output=True)
-    found = np.load(tmp_path / "found" / f"{output}.npy")
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
-@pytest.mark.parametrize(
-    "policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.examples)]
-)
-@pytest.mark.parametrize("family", [pytest.param("hybrid", marks=pytest.mark.large), "bit"])
-def test_resnets_are_exported(family, policy, tmp_path):
-    model = small_classifier(family, dtype=policy)
-    pixels = images(3, 16, 24, 3)
-    expected = model.predict(pixels, verbose=0)
-    assert np.isfinite(expected).all()
-    served = tf.saved_model.load(export(model, tmp_path / "model", class_names=NAMES))
-    outputs = served.signatures["float"](images=tf.constant(pixels))
-    tolerance = 1e-5 if policy == "float32" else 2e-2
-    scale = np.abs(expected).max()
-    np.testing.assert_allclose(outputs["logits"], expected, rtol=0, atol=tolerance * scale)
+    command = [cli, "run", "--dir", path, "--tag_set", "serve", "--signature_def"]
+    command += ["serving_default", "--inputs", f"image_bytes={tmp_path / 'inputs.npy'}"]
+    subprocess.run([*command, "--outdir", tmp_path], check=True, capture_output=True)
+    expected = model.predict(preprocessed(encoded), verbose=0)
+    np.testing.assert_allclose(np.load(tmp_path / "logits.npy"), expected, rtol=0, atol=1e-5)
