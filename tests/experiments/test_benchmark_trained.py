@@ -50,17 +50,15 @@ def test_a_trained_model(run_directory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["forward", "training"])
-def test_a_model_of_any_size_and_four_channels(task, tmp_path):
+def test_a_model_of_any_size_and_four_channels_is_measured(task, tmp_path):
     model = keras_vit.resize(classifier(image_size=16, image_channels=4))
     model.save(tmp_path / "any.keras")
-    (cost,) = benchmark([str(tmp_path / "any.keras")], (24,), (1,), (task,), seconds=0.01)
-    assert (cost.image_size, cost.points[0][0]) == (24, 1)
+    measured = benchmark_process.measure(str(tmp_path / "any.keras"), 24, task, None, 1, 0.01)
+    assert measured[-2] == 24
 
 
 @pytest.mark.slow
-def test_a_model_of_wide_images(tmp_path):
-    """Its size is that of square images with as many pixels."""
+def test_the_size_of_wide_images_is_that_of_squares_with_as_many_pixels(tmp_path):
     classifier(image_size=(8, 32)).save(tmp_path / "wide.keras")
-    options = {"batch_sizes": (1,), "tasks": ("forward",), "seconds": 0.01}
-    (cost,) = benchmark([str(tmp_path / "wide.keras")], **options)
-    assert cost.image_size == 16
+    path = str(tmp_path / "wide.keras")
+    assert benchmark_process.measure(path, None, "forward", None, 1, 0.01)[-2] == 16

@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from keras_vit.checkpoints.trained import model_digest
 from keras_vit.experiments import study
 from keras_vit.experiments.grid import grid
 from keras_vit.experiments.study_run import Plan
@@ -12,28 +11,53 @@ from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.training import job
 from keras_vit.training.recipe import RECIPES
 from tests.fixtures.images import encode, random_image, write_folder
-from tests.fixtures.small_runs import small_model
+from tests.fixtures.small_runs import no_training, small_model, small_recipe
 
 
-def test_settings_are_all_that_models_have():
-    def settings(name, *models, **options):
-        return Plan(name, "digits_pretrain", "digits", "x", models=models, **options).settings
+def plan_of(name, *models, **options):
+    return Plan(name, "digits_pretrain", "digits", "x", models=models, **options)
 
-    kinds = [setting.changes["position_embedding"] for setting in settings("positions", "a")]
-    assert set(kinds) == set(POSITION_EMBEDDINGS) - {"rotary"}
-    found = settings("positions", "a", values=("none", "2-D, learned"))
-    assert [setting.name for setting in found] == ["a, none", "a, 2-D, learned"]
-    with pytest.raises(ValueError, match=r"`values` must be one of .* values='3-D'"):
-        settings("positions", "a", values=("3-D",))
-    kinds = [setting.changes["pooling"] for setting in settings("poolings", "a")]
-    assert set(kinds) == set(POOLINGS) - {"token_gap"}
-    assert [setting.model for setting in settings("scaling", "a", "b")] == ["a", "b"]
-    names = [setting.name for setting in settings("poolings", "a", "b")]
-    assert names[:3] == ["a, class token", "a, mean of patches", "a, attention"]
-    assert len(set(names)) == len(names) == 6
-    sizes = settings("data-size", "a", "b", values=(0.03, 1.0))
-    assert [setting.name for setting in sizes] == ["a, 3 %", "a, 100 %", "b, 3 %", "b, 100 %"]
-    assert [setting.fraction for setting in sizes] == [0.03, 1.0, 0.03, 1.0]
+
+@pytest.mark.parametrize(
+    ("name", "field", "kinds"),
+    [
+        ("positions", "position_embedding", {*POSITION_EMBEDDINGS} - {"rotary"}),
+        ("poolings", "pooling", {*POOLINGS} - {"token_gap"}),
+    ],
+)
+def test_a_study_compares_all_kinds_that_models_have(name, field, kinds):
+    assert {setting.changes[field] for setting in plan_of(name, "a").settings} == kinds
+
+
+def test_a_study_has_a_setting_for_each_model_and_value():
+    found = plan_of("data-size", "a", "b", values=(0.03, 1.0)).settings
+    assert [setting.name for setting in found] == ["a, 3 %", "a, 100 %", "b, 3 %", "b, 100 %"]
+    assert [setting.fraction for setting in found] == [0.03, 1.0, 0.03, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("scaling", {"seeds": 0}, "`seeds` must be an integer of at least 1"),
+        ("scaling", {"models": ()}, "needs `models` and `values`"),
+        ("shapes", {"values": (0.3,)}, "`values` must leave depth=12 of ViT_Ti16 a"),
+        ("positions", {"values": ("3-D",)}, "`values` must be one of"),
+        ("positions", {"models": ("BiT_R50x1",)}, "must have patches for the study"),
+        ("positions", {"tune": {"learning_rate": (-1,)}}, "`learning_rate` must be a positive"),
+        ("pretraining", {}, "`finetune` and `finetune_data` must be given together"),
+        (
+            "pretraining",
+            {"finetune": small_recipe(image_size=24), "finetune_data": "digits"},
+            "`image_size` must be a multiple",
+        ),
+    ],
+)
+def test_a_study_that_would_fail_later_is_not_begun(name, options, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "train", no_training)
+    recipe = small_recipe(image_size=32)
+    with pytest.raises(ValueError, match=message):
+        study(name, recipe, "digits", tmp_path / "study", **options)
+    assert not (tmp_path / "study").exists()
 
 
 @pytest.fixture
@@ -62,8 +86,6 @@ def test_a_study_from_python(tmp_path, trained):
     trained.clear()
     assert study("scaling", recipe, "digits", tmp_path / "study", **options) == rows
     assert not trained
-    with pytest.raises(ValueError, match="`name` must be one of .*'sizes'"):
-        study("sizes", recipe, "digits", tmp_path / "study")
 
 
 def test_digests_of_a_study(tmp_path):
@@ -75,8 +97,8 @@ def test_digests_of_a_study(tmp_path):
     assert plan.facts() == before
     for path in root.rglob("*.jpg"):
         path.write_bytes(encode(random_image(), "JPEG"))
-    digest = lambda facts: facts[f"data {data}"]["train digest"]  # noqa: E731
-    assert digest(plan.facts()) != digest(before)
+    digests = [facts[f"data {data}"]["train digest"] for facts in (before, plan.facts())]
+    assert digests[0] != digests[1]
     options = {"classes": ("0", "1"), "fewshot_classes": ("2", "3"), "fewshot_data": "digits"}
     facts = Plan("data-size", "digits_pretrain", "digits", "study", **options).facts()
     found = [facts["data digits"], facts["fewshot"]]
@@ -134,15 +156,3 @@ def test_masked_patches_take_any_recipe_of_classes():
     plan = Plan("pretraining", recipe, "digits", "study", **options)
     masked = dataclasses.replace(recipe, **plan.settings[1].changes)
     assert (masked.loss, masked.boundaries, masked.head_bias) == ("mean_colour", (), 0.0)
-
-
-@pytest.mark.parametrize("other", ["config.json", "model-2.safetensors"])
-def test_files_next_to_weights_are_of_the_model(other, tmp_path):
-    for name in ("model-1.safetensors", "model-2.safetensors", "config.json"):
-        (tmp_path / name).write_text("{}")
-    index = tmp_path / "model.safetensors.index.json"
-    index.write_text("{}")
-    before = model_digest(index)
-    assert before == model_digest(index)
-    (tmp_path / other).write_text('{"num_attention_heads": 2}')
-    assert model_digest(index) != before

@@ -69,11 +69,3 @@ def test_masked_patches_have_no_accuracy_to_choose_by(tmp_path, tried):
     (setting,) = plan.settings
     masked = dataclasses.replace(setting, changes={"loss": "mean_colour", "pre_logits": False})
     assert choose_values(plan, masked) is masked and not tried
-
-
-def test_one_value_must_not_diverge(tmp_path, tried, monkeypatch):
-    for values in ACCURACIES:
-        monkeypatch.setitem(ACCURACIES, values, None)
-    plan = plan_of(tmp_path, ("a",))
-    with pytest.raises(NotFiniteError, match="must not diverge.*a, learning_rate 0.001"):
-        choose_values(plan, *plan.settings)
