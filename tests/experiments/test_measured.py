@@ -42,22 +42,6 @@ def vtab_directory(tmp_path):
     return write
 
 
-@pytest.fixture
-def study_directory(tmp_path):
-    """Return a function that writes a study with the accuracies 0.5 and 0.6 of two seeds."""
-
-    def write(kind, *names, finetune_data="cifar10", **columns):
-        def measure(setting, seed):
-            return {**columns, "exaflops": 1e-5, "accuracy": 0.5 + seed / 10}
-
-        facts = {"study": kind, "finetune_data": {"name": finetune_data}}
-        facts["data digits"] = {"name": "digits"}
-        grid(dict.fromkeys(names), (0, 1), measure, tmp_path / kind, facts)
-        return str(tmp_path / kind)
-
-    return write
-
-
 @pytest.mark.slow
 def test_runs_are_evaluated_and_averaged(digits_run, monkeypatch, capsys):
     monkeypatch.setattr(reported, "builder_of", lambda model: "ViT_L16")
@@ -119,48 +103,47 @@ def test_vtab_of_a_named_row_tells_other_settings(vtab_directory):
         measured_tables("Table 9", [path])
 
 
-def test_a_study_of_models_stands_next_to_table_6(study_directory):
-    path = study_directory("scaling", "ViT_Ti16", "ViT_B16")
-    (table,) = measured_tables("Table 6", [path])
-    assert table.columns == ("setting", "reported", "seeds", "exaFLOPs", "test accuracy")
-    reported = "84.15 (ImageNet, 7 epochs); 224 (exaFLOPs, 7 epochs)"
-    assert table.rows == (
-        ("ViT_Ti16", "-", "2", "1e-05", "55.00 ± 7.07 %"),
-        ("ViT_B16", reported, "2", "1e-05", "55.00 ± 7.07 %"),
-    )
-
-
-def names_of(kind, model, **options):
-    """The settings of a study, as it writes them."""
+@pytest.mark.parametrize(
+    ("table", "kind", "model", "values", "found"),
+    [
+        (
+            *("Table 6", "scaling", "ViT_B16", None),
+            {"ViT_B16": "84.15 (ImageNet, 7 epochs); 224 (exaFLOPs, 7 epochs)"},
+        ),
+        (
+            *("Table 7", "optimizers", "BiT_R50x1", None),
+            {"BiT_R50x1, Adam": "89.33 (Average)", "BiT_R50x1, SGD": "88.79 (Average)"},
+        ),
+        (
+            # The model may have sizes in parentheses, with commas between them.
+            *("Table 8", "positions", "ViT_Ti16(depth=6, patch_size=4)"),
+            ("none", "1-D, learned", "2-D, sines and cosines"),
+            {
+                "ViT_Ti16(depth=6, patch_size=4), none": "0.61382 (ImageNet)",
+                "ViT_Ti16(depth=6, patch_size=4), 1-D, learned": "0.64206 (ImageNet)",
+                "ViT_Ti16(depth=6, patch_size=4), 2-D, sines and cosines": "-",
+            },
+        ),
+        (
+            *("Table 5", "datasets", "ViT_B16", ("imagenet2012", "digits")),
+            {"ViT_B16, imagenet2012": "98.13 (CIFAR-10)", "ViT_B16, digits": "-"},
+        ),
+    ],
+)
+def test_a_study_stands_next_to_its_table(table, kind, model, values, found, tmp_path):
     data = None if kind == "datasets" else "digits"
-    plan = Plan(kind, "digits_pretrain", data, "runs", models=(model,), **options)
-    return [setting.name for setting in plan.settings]
-
-
-def test_a_study_of_position_embeddings(study_directory):
-    """The model may have sizes in parentheses, with commas between them."""
-    names = names_of("positions", "ViT_Ti16(patch_size=4, depth=6)")
-    (table,) = measured_tables("Table 8", [study_directory("positions", *names)])
-    found = {row[0].partition("), ")[2]: row[1] for row in table.rows}
-    assert found["none"] == "0.61382 (ImageNet)"
-    assert found["1-D, learned"] == "0.64206 (ImageNet)"
-    assert found["2-D, learned"] == "0.64001 (ImageNet)"
-    assert found["2-D, sines and cosines"] == "-"
-
-
-def test_a_study_of_optimizers(study_directory):
-    names = names_of("optimizers", "BiT_R50x1")
-    (table,) = measured_tables("Table 7", [study_directory("optimizers", *names)])
-    expected = [f"{value} (Average)" for value in ("89.33", "88.79")]
-    assert [row[1] for row in table.rows] == expected
-
-
-def test_a_study_of_pretraining_sets_is_compared_on_the_data_of_the_fine_tuning(study_directory):
-    names = names_of("datasets", "ViT_B16", values=("imagenet2012", "imagenet21k", "digits"))
-    path = study_directory("datasets", *names, finetune_data="cifar10", finetuned=0.75)
-    (shown,) = measured_tables("Table 5", [path])
-    assert [row[1] for row in shown.rows] == ["98.13 (CIFAR-10)", "98.95 (CIFAR-10)", "-"]
-    assert shown.columns[-2:] == ("fine-tuned accuracy", "test accuracy")
+    plan = Plan(kind, "digits_pretrain", data, "runs", models=(model,), values=values)
+    facts = {"study": kind, "finetune_data": {"name": "cifar10"}, "data x": {"name": "digits"}}
+    grid(
+        {setting.name: setting for setting in plan.settings},
+        (0, 1),
+        lambda _, seed: {"exaflops": 1e-5, "accuracy": 0.5 + seed / 10},
+        tmp_path / kind,
+        facts,
+    )
+    (shown,) = measured_tables(table, [str(tmp_path / kind)])
+    measured = "2", "1e-05", "55.00 ± 7.07 %"
+    assert shown.rows == tuple((*row, *measured) for row in found.items())
 
 
 def test_the_command_prints_a_table(capsys):

@@ -95,16 +95,6 @@ def test_finished_runs_stay_in_the_summary_while_others_are_resumed(tmp_path):
     assert len(finished_runs(tmp_path / "runs")) == 3
 
 
-def test_runs_without_validation_have_no_mean(tmp_path):
-    def train(recipe, model, data, workdir, **options):
-        workdir.mkdir(parents=True)
-        return Run(None, [{"loss": 1.0}], workdir, recipe)
-
-    results = train_seeds(RECIPE, "model", "digits", tmp_path / "runs", seeds=2, train=train)
-    assert (results.metric, results.mean, results.std) == (None, None, None)
-    assert len(finished_runs(tmp_path / "runs")) == 2
-
-
 @pytest.mark.parametrize(
     ("monitor", "best"),
     [(None, 0.75), ("val_loss", 0.5), ("val_balanced_accuracy", 0.6)],

@@ -11,7 +11,7 @@ from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.training import job
 from keras_vit.training.recipe import RECIPES
 from tests.fixtures.images import encode, random_image, write_folder
-from tests.fixtures.small_runs import no_training, small_model, small_recipe
+from tests.fixtures.small_runs import no_training, small_recipe
 
 
 def plan_of(name, *models, **options):
@@ -60,34 +60,6 @@ def test_a_study_that_would_fail_later_is_not_begun(name, options, message, tmp_
     assert not (tmp_path / "study").exists()
 
 
-@pytest.fixture
-def trained(monkeypatch):
-    """The settings that are trained; a small model is what training returns."""
-    calls = []
-
-    def train(recipe, model, data, workdir, **options):
-        calls.append((model, recipe.seed, options["fraction"]))
-        return job.Run(small_model(recipe, 2), [], workdir, recipe)
-
-    monkeypatch.setattr(job, "train", train)
-    return calls
-
-
-@pytest.mark.slow
-def test_a_study_from_python(tmp_path, trained):
-    recipe = dataclasses.replace(RECIPES["digits_pretrain"], seed=3, image_size=16)
-    options = {"models": ("ViT_Ti16", "ViT_S16"), "seeds": 2, "classes": ("0", "1")}
-    rows = study("scaling", recipe, "digits", tmp_path / "study", **options)
-    assert trained == [(model, seed, 1.0) for seed in (3, 4) for model in options["models"]]
-    runs = [(row["setting"], row["seed"]) for row in rows[:3]]
-    assert runs == [("ViT_Ti16", 3), ("ViT_Ti16", 4), ("ViT_S16", 3)]
-    assert all(0 <= row["accuracy"] <= 1 and row["exaflops"] > 0 for row in rows)
-    assert (tmp_path / "study" / "study.png").stat().st_size > 10_000
-    trained.clear()
-    assert study("scaling", recipe, "digits", tmp_path / "study", **options) == rows
-    assert not trained
-
-
 def test_digests_of_a_study(tmp_path):
     """Data that people can change have digests, the few-shot data too."""
     root = write_folder(tmp_path / "photos", ("cat", "dog"), count=10)
@@ -109,17 +81,9 @@ def test_digests_of_a_study(tmp_path):
 def test_each_pretraining_set_has_digests(tmp_path):
     names = [f"folder:{write_folder(tmp_path / n, ('cat', 'dog'), count=10)}" for n in "ab"]
     options = {"values": names, "finetune": "digits_finetune", "finetune_data": "digits"}
-    plan = Plan("datasets", "digits_pretrain", None, tmp_path / "study", **options)
-    facts = plan.facts()
+    facts = Plan("datasets", "digits_pretrain", None, tmp_path / "study", **options).facts()
     found = *(facts[f"data {name}"] for name in names), facts["finetune_data"]
     assert len({of["train digest"] for of in found}) == 2
-    # One of the datasets may be new.
-    grid({}, (), None, tmp_path / "new", facts)
-    fewer = dataclasses.replace(plan, values=names[:1]).facts()
-    assert grid({}, (), None, tmp_path / "new", fewer) == []
-    changed = {**fewer, "finetune": {**facts["finetune"], "axial": True}}
-    with pytest.raises(ValueError, match="begun with. Received: finetune.axial=True"):
-        grid({}, (), None, tmp_path / "new", changed)
 
 
 @pytest.mark.parametrize(

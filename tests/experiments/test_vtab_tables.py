@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from keras_vit.experiments.reported import find_reported
-from keras_vit.experiments.vtab_tables import (
-    REPORTED,
-    TASKS,
-    find_row,
-    mean_accuracies,
-    table_rows,
-)
+from keras_vit.experiments.vtab_tables import REPORTED, TASKS, find_row, mean_accuracies, table_rows
 
 
 def test_means_by_group():
@@ -42,6 +36,8 @@ def test_the_row_of_a_model_is_found_by_its_checkpoint():
     assert find_row("ViT_L16/imagenet21k") == row
     assert find_row("gs://vit_models/imagenet21k/ViT-L_16.npz") == row
     assert find_row("ViT_B16/imagenet21k") is None
+    with pytest.raises(ValueError, match="of VTAB and of the model's architecture"):
+        find_row("model.keras", None, "ViT_L16/jft300m/vtab")
 
 
 def test_a_table_has_the_deviation_over_the_seeds():
