@@ -1,11 +1,13 @@
 """The benchmark of a model: what is measured, what stops it, and the command."""
 
 import csv
+import functools
 import os
 import signal
 
 import pytest
 
+import keras_vit
 from keras_vit.cli import main
 from keras_vit.cli.benchmark import cells
 from keras_vit.core.process import available_memory, peak_memory
@@ -13,6 +15,8 @@ from keras_vit.experiments import benchmark as benchmark_module
 from keras_vit.experiments import benchmark_process
 from keras_vit.experiments.benchmark import Cost, benchmark, estimate_largest_batch
 from keras_vit.inspection.figures.charts import draw_costs
+from keras_vit.models.surgery import dense_parts
+from tests.fixtures.models import classifier
 
 TINY = "ViT_Ti16(depth=1, embedding_dim=16, mlp_dim=32, num_heads=2, patch_size=8)"
 
@@ -26,10 +30,9 @@ def costs_of(monkeypatch, speeds, **options):
 
     def in_process(model, image_size, task, dtype, batch_size, seconds):
         tried.append(batch_size)
-        speed = speeds(batch_size) if callable(speeds) else speeds[batch_size]
-        if speed is None:
+        if speeds[batch_size] is None:
             raise MemoryError
-        return speed, 100 + batch_size, 2**40, 32, "float32"
+        return speeds[batch_size], 100 + batch_size, 2**40, 32, "float32"
 
     monkeypatch.setattr(benchmark_module, "_in_process", in_process)
     (cost,) = benchmark(["ViT_Ti16"], (32,), tasks=("forward",), **options)
@@ -68,9 +71,7 @@ def test_a_batch_that_does_not_fit_is_the_end(speeds, options, largest, shown, m
 def test_the_largest_batch_follows_from_the_memory():
     assert estimate_largest_batch([(8, 1.0, 500), (16, 1.0, 900)], 1700) == 32
     assert estimate_largest_batch([(8, 1.0, 500), (16, 1.0, 900)], 1700, failing=20) == 19
-    assert estimate_largest_batch([(8, 1.0, 500)], 1700) is None
     assert estimate_largest_batch([(8, 1.0, 500), (16, 1.0, 500)], 1700) is None
-    assert estimate_largest_batch([(8, 1.0, 500), (16, 1.0, 900)], None) is None
     assert 2**20 < peak_memory() < available_memory()
 
 
@@ -140,3 +141,52 @@ def test_the_figure_draws_models_whatever_fits(tmp_path):
     costs = [Cost(m, "forward", size, "float32", *found) for m, size, *found in rows]
     draw_costs(costs, tmp_path / "costs.png")
     assert (tmp_path / "costs.png").stat().st_size > 10_000
+
+
+@pytest.fixture
+def run_directory(tmp_path):
+    """A run of images of 24 pixels; its best model is in int8 and bfloat16, a layer is frozen."""
+    model = classifier(image_size=24, dtype="mixed_bfloat16")
+    keras_vit.freeze_blocks(model, 1)
+    model = keras_vit.quantize(model, "int8")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    model.save(tmp_path / "run" / "best.keras")
+    return str(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_trained_model(run_directory):
+    """Its own size and kernels are measured, unless it is trained or gets another dtype."""
+    make = functools.partial(benchmark_process.build_or_load, run_directory)
+    own, trained, changed = (
+        make(None, "forward", None),
+        make(None, "training", None),
+        make(48, "forward", "float32"),
+    )
+    modes = [{part.quantization_mode for part in dense_parts(m)} - {None} for m in (own, trained)]
+    assert modes == [{"int8"}, set()]
+    assert (own.input_shape[1], own.output_shape[1], trained.output_shape[1]) == (24, 3, 1000)
+    assert changed.input_shape[1] == 48
+    dtypes = [m.get_layer("block_0").compute_dtype for m in (own, trained, changed)]
+    assert dtypes == ["bfloat16", "bfloat16", "float32"]
+    benchmark_process.make_step(trained, "training", 1)
+    assert len(trained.trainable_variables) == len(trained.variables)
+    measured = benchmark_process.measure(run_directory, None, "forward", None, 1, 0.01)
+    assert measured[-1] == "int8_from_mixed_bfloat16"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["forward", "training"])
+def test_a_model_of_any_size_and_four_channels_is_measured(task, tmp_path):
+    model = keras_vit.resize(classifier(image_size=16, image_channels=4))
+    model.save(tmp_path / "any.keras")
+    measured = benchmark_process.measure(str(tmp_path / "any.keras"), 24, task, None, 1, 0.01)
+    assert measured[-2] == 24
+
+
+@pytest.mark.slow
+def test_the_size_of_wide_images_is_that_of_squares_with_as_many_pixels(tmp_path):
+    classifier(image_size=(8, 32)).save(tmp_path / "wide.keras")
+    path = str(tmp_path / "wide.keras")
+    assert benchmark_process.measure(path, None, "forward", None, 1, 0.01)[-2] == 16

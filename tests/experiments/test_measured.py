@@ -53,13 +53,10 @@ def test_runs_are_evaluated_and_averaged(digits_run, monkeypatch, capsys):
     assert (name, runs, printed) == (CIFAR, "2", "99.42 +- 0.03 %")
     assert measured == f"{100 * accuracy:.2f} ± 0.00 %"
     assert float(difference) == pytest.approx(100 * accuracy - 99.42, abs=0.011)
-    assert len(table.notes) == 2
     assert "measured on images of 16x16 pixels instead of 384x384" in table.notes[0]
     # Other tables have other rows of the same name.
     (table,) = measured_tables("Table 5", [named])
     assert table.rows[0][3] == "99.38 %"
-    out = run(capsys, "study", "paper", "--table", 5, "--measured", named, "--markdown")
-    assert f"| {CIFAR} | 1 | {100 * accuracy:.2f} % | 99.38 % |" in out
 
 
 @pytest.mark.slow
@@ -67,7 +64,6 @@ def test_runs_are_evaluated_and_averaged(digits_run, monkeypatch, capsys):
     ("table", "text", "message"),
     [
         ("Table 2", "RUN", "no results of VTAB or of a study; NAME=PATH .* of a run: ViT_H14"),
-        ("Table 1", f"{CIFAR}=RUN", "a row of Table 1 .* VTAB or of a study$"),
         ("Table 9", "ViT_L16/jft300m/vtab=RUN", "its number of classes, 10"),
         ("Table 5", "ViT_B16/jft300m/cifar10=RUN", "the model's architecture, ViT_L16"),
     ],
@@ -81,13 +77,11 @@ def test_runs_of_other_rows_are_refused(table, text, message, digits_run, monkey
 def test_vtab_next_to_table_9(vtab_directory):
     path = vtab_directory()
     (table,) = measured_tables("Table 9", [path])
-    assert table.columns == ("task", "measured", "reported", "difference")
     results = [row for row in paper_results("Table 9") if row.pretraining == "imagenet21k"]
     printed = {row.dataset: row.value for row in results}
     assert table.rows[: len(TASKS)] == tuple(
         (task, "75.00 %", f"{printed[task]} %", f"{75 - printed[task]:+.1f}") for task in TASKS
     )
-    assert [row[0] for row in table.rows[-2:]] == ["structured, mean of 8", "VTAB-1k, mean of 19"]
     assert "other settings" not in table.notes[0]
     (table,) = measured_tables("Table 2", [path])
     assert table.rows == (("VTAB-1k, mean of 19", "75.00 %", "72.72 +- 0.21 %", "+2.28"),)

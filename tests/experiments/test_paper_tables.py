@@ -63,28 +63,26 @@ def test_the_printed_table_has_each_number(number):
         ("Table 3", "R50+ViT-L/16", "its settings", "14, 4e-4, linear, 0.1, 0.0"),
         ("Table 4", "CIFAR-100, CIFAR-10", "its base LR", "0.001, 0.003, 0.01, 0.03"),
         ("Table 5", "ImageNet-21k, CIFAR-100", "ViT-L/32", "93.04"),
-        ("Table 6", "R200x3", "Oxford-IIIT Pets", "96.32"),
         ("Table 6", "R50x2", "counted", "198.9"),
         ("Table 7", "CIFAR-100", "ResNet50, SGD", "85.17"),
         ("Table 8", "Rel. Pos. Emb.", "Every Layer-Shared", "N/A"),
         ("Table 9", "vtab/dmlab", "ViT-L/16, JFT-300M", "49.7"),
         # (95.3 + 85.5 + 75.2 + 99.7 + 97.2 + 65.0 + 88.9) / 7
         ("Figure 2", "ViT-H/14", "natural", "86.7"),
-        ("Figure 2", "BiT-L R152x4", "VTAB (19 tasks)", "76.29 ± 1.70"),
         ("Figure 3", "ViT-B/32", "ImageNet-21k", "81.28"),
         ("Figure 4", "ViT-B/32 against R50x1", "9M images", "much worse"),
         # (82.12 + 98.29 + 89.20 + 93.43 + 97.02) / 5
         ("Figure 5", "R50x2", "average of 5 datasets", "92.01"),
     ],
 )
-def test_a_cell(name, row, column, cell):
+def test_a_table_has_the_cell(name, row, column, cell):
     table = paper_table(name)
     lines = {line[0]: dict(zip(table.columns, line, strict=True)) for line in table.rows}
     assert lines[row][column] == cell
 
 
 def test_averages_are_over_five_datasets():
-    """The means of Table 7, and Figure 5's as far as Table 7 has them."""
+    """The means of Table 7."""
     columns = collections.defaultdict(dict)
     for row in TABLES[7]:
         columns[row.model, row.setting][row.dataset] = row.value
@@ -92,8 +90,6 @@ def test_averages_are_over_five_datasets():
         assert set(values) == {*AVERAGED, "average"}
         mean = statistics.mean(values[dataset] for dataset in AVERAGED)
         assert mean == pytest.approx(values["average"], abs=0.0051)
-    by_model = {row[0]: row[4] for row in paper_table("Figure 5").rows if row[1] == "7"}
-    assert (by_model["R50x1"], by_model["R152x2"]) == ("89.33", "94.01")
 
 
 def test_every_table_and_figure_is_there():

@@ -1,7 +1,5 @@
 """Studies: their settings, facts, digests and checks, and a call from Python."""
 
-import dataclasses
-
 import pytest
 
 from keras_vit.experiments import study
@@ -9,7 +7,6 @@ from keras_vit.experiments.grid import grid
 from keras_vit.experiments.study_run import Plan
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.training import job
-from keras_vit.training.recipe import RECIPES
 from tests.fixtures.images import encode, random_image, write_folder
 from tests.fixtures.small_runs import no_training, small_recipe
 
@@ -38,8 +35,6 @@ def test_a_study_has_a_setting_for_each_model_and_value():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("scaling", {"seeds": 0}, "`seeds` must be an integer of at least 1"),
-        ("scaling", {"models": ()}, "needs `models` and `values`"),
         ("shapes", {"values": (0.3,)}, "`values` must leave depth=12 of ViT_Ti16 a"),
         ("positions", {"values": ("3-D",)}, "`values` must be one of"),
         ("positions", {"models": ("BiT_R50x1",)}, "must have patches for the study"),
@@ -106,17 +101,3 @@ def test_a_study_is_of_one_thing(options, tmp_path):
             grid({}, (), None, tmp_path / name, now.facts())
     two = (Plan(*arguments, classes=names).facts() for names in (("0", "1"), ("1", "0")))
     assert next(two) == next(two)
-
-
-def test_masked_patches_take_any_recipe_of_classes():
-    recipe = dataclasses.replace(
-        RECIPES["digits_pretrain"],
-        head_bias=-10.0,
-        class_balance="weights",
-        decay="staircase",
-        boundaries=(60, 70),
-    )
-    options = {"finetune": "digits_finetune", "finetune_data": "digits"}
-    plan = Plan("pretraining", recipe, "digits", "study", **options)
-    masked = dataclasses.replace(recipe, **plan.settings[1].changes)
-    assert (masked.loss, masked.boundaries, masked.head_bias) == ("mean_colour", (), 0.0)
