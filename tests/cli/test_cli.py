@@ -121,11 +121,6 @@ def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, cap
     assert "must be a new .csv file" in error_of(capsys, "predict", start, good, "--csv", table)
 
 
-def test_debug_shows_the_traceback():
-    with pytest.raises(ValueError, match="`image_size` must be a positive integer"):
-        main(["models", "--image-size", "0", "--debug"])
-
-
 def test_version(capsys):
     with pytest.raises(SystemExit):
         main(["--version"])

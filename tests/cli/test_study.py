@@ -1,7 +1,6 @@
 """`keras-vit study` from its settings to the figure."""
 
 import csv
-import json
 
 import pytest
 
@@ -20,18 +19,13 @@ def test_a_study_of_data_sizes_is_measured_drawn_and_not_repeated(tmp_path, caps
     options = ["--shots", "2", "--values", "0.1", "1", "--epochs", "1", "--seeds", "1"]
     command = ["study", "data-size", *arguments, *settings, *classes, *others, *options]
     main(command)
-    assert "few-shot accuracy" in capsys.readouterr().out
+    capsys.readouterr()
     with (tmp_path / "study" / "results.csv").open() as file:
         small, large = csv.DictReader(file)
     assert float(small["images"]) == pytest.approx(float(large["images"]) / 10, rel=0.1)
     assert small["exaflops"] == large["exaflops"]
     assert 0 < float(small["fewshot"]) < 1
     assert (tmp_path / "study" / "study.png").stat().st_size > 10_000
-    for name in ("ViT_Ti16_10_seed_0", "ViT_Ti16_100_seed_0"):
-        run = tmp_path / "study" / name
-        # The same recipe, and as many evaluations to choose from.
-        assert json.loads((run / "run.json").read_text())["recipe"]["epochs"] == 1
-        assert len((run / "metrics.jsonl").read_text().splitlines()) == 1
     main(command)
     assert "Epoch" not in capsys.readouterr().out
 

@@ -65,20 +65,14 @@ def data_dir(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    path = tmp_path_factory.mktemp("models") / "start.keras"
-    tiny_model().save(path)
-    return path
-
-
 @pytest.fixture
-def command(start, data_dir, tmp_path):
+def command(data_dir, tmp_path):
     """A run of few steps; the tasks are out of order."""
     small = "--image-size 8 --batch-size 50 --steps 12 --warmup-steps 2 --learning-rate 0.3"
     tasks = ("--tasks", "kitti_distance", "vtab/patch_camelyon")
     options = ("--workdir", tmp_path / "vtab", "--data-dir", data_dir)
-    return ["vtab", start, *options, *small.split(), *tasks]
+    tiny_model().save(tmp_path / "start.keras")
+    return ["vtab", tmp_path / "start.keras", *options, *small.split(), *tasks]
 
 
 def results(tmp_path):
@@ -145,14 +139,13 @@ def test_a_learning_rate_is_chosen_on_200_images(command, tmp_path, capsys, monk
     accuracies = {0.1: 0.5, 0.2: 0.75, 0.4: 0.25}
     monkeypatch.setattr(job, "train", train)
     rates = ("--learning-rates", "0.4", "0.2", "0.1")
-    out = run(capsys, *command, "--tasks", "patch_camelyon", *rates)
+    run(capsys, *command, "--tasks", "patch_camelyon", *rates)
     assert trained == [
         ("patch_camelyon-seed-0-sweep/0.1", 0.1, 800, 200, None),
         ("patch_camelyon-seed-0-sweep/0.2", 0.2, 800, 200, None),
         ("patch_camelyon-seed-0-sweep/0.4", 0.4, 800, 200, None),
         ("patch_camelyon-seed-0", 0.2, 1000, None, {"0.1": 0.5, "0.2": 0.75, "0.4": 0.25}),
     ]
-    assert "vtab/patch_camelyon: training on 1,000 images, learning rate 0.2\n" in out
     assert 0 < results(tmp_path)["vtab/patch_camelyon"] < 1
 
 

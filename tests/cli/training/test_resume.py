@@ -11,7 +11,7 @@ from keras_vit.cli import main
 from keras_vit.training.saving import SaveState
 from tests.fixtures.commands import error_of, failure_of
 from tests.fixtures.images import write_folder
-from tests.fixtures.small_runs import save_small_model, small_fit, small_model, small_recipe
+from tests.fixtures.small_runs import save_small_model, small_model, small_recipe
 from tests.fixtures.stopping import stopping
 
 SIZES = ("--image-size", "16", "--batch-size", "64", "--steps", "4", "--warmup-steps", "1")
@@ -72,11 +72,3 @@ def test_a_run_goes_on_after_its_images_have_moved(tmp_path, capsys):
     main(["resume", workdir])
     next(moved.glob("ant/*.jpg")).unlink()
     assert "images.training=" in error_of(capsys, "resume", workdir)
-
-
-@pytest.mark.slow
-def test_what_cannot_go_on_is_refused(tmp_path, capsys):
-    assert "with no run" in error_of(capsys, "resume", tmp_path)
-    small_fit(tmp_path / "run", small_recipe(steps=2, warmup_steps=1))
-    error = error_of(capsys, "resume", tmp_path / "run")
-    assert "`model`, `data` of Python's" in error and "train(..., resume=True)" in error

@@ -59,7 +59,6 @@ def test_the_masks_of_a_dataset_are_drawn(trained, tmp_path, capsys, monkeypatch
     command = ("data", f"masks:{trained / 'data'}", "--image-size", 24, "--batch-size", 6)
     run(capsys, *command, "--picture", "data.png")
     assert (tmp_path / "data.png").stat().st_size > 10_000
-    assert "without masks" in error_of(capsys, *command, "--records", tmp_path / "records")
 
 
 @pytest.mark.parametrize(
