@@ -9,9 +9,6 @@ from tests.fixtures.reference import assert_logits, case_model, case_outputs, ca
 EXISTING = [
     ("model.keras", []),
     ("model.npz", []),
-    ("model.npz", ["--to", "big_vision"]),
-    ("model.npz", ["--to", "big_transfer"]),
-    ("model.safetensors", []),
     ("model.safetensors", ["--to", "huggingface"]),
     ("timm", ["--to", "timm"]),
     ("hf", ["--to", "huggingface"]),
@@ -38,7 +35,7 @@ def unread(monkeypatch):
 
 
 @pytest.mark.parametrize(("target", "flags"), EXISTING, ids=str)
-def test_convert_replaces_nothing_without_being_asked(target, flags, tmp_path, capsys, unread):
+def test_nothing_is_replaced_without_being_asked(target, flags, tmp_path, capsys, unread):
     path = tmp_path / target
     if path.suffix:
         path.write_text("old")
@@ -52,7 +49,7 @@ def test_convert_replaces_nothing_without_being_asked(target, flags, tmp_path, c
 
 
 @pytest.mark.parametrize(("target", "flags"), EXISTING, ids=str)
-def test_convert_writes_nothing_into_a_run(target, flags, tmp_path, capsys, unread):
+def test_nothing_is_written_into_a_run(target, flags, tmp_path, capsys, unread):
     (tmp_path / "run.json").write_text("{}")
     path = tmp_path / target if "." in target else tmp_path
     error = error_of(capsys, "convert", case_path(CASE), path, *flags)
@@ -60,17 +57,15 @@ def test_convert_writes_nothing_into_a_run(target, flags, tmp_path, capsys, unre
     assert list(contents(tmp_path).values()) == [b"{}"]
 
 
-def test_convert_makes_no_version_in_a_run(tmp_path, capsys, unread):
+def test_no_version_is_made_in_a_run(tmp_path, capsys, unread):
     (tmp_path / "run.json").write_text("{}")
     command = ["convert", case_path(CASE), tmp_path, "--to", "saved_model", "--overwrite"]
     assert "`target` must not be in the directory of a training run. " in error_of(capsys, *command)
     assert list(contents(tmp_path).values()) == [b"{}"]
 
 
-@pytest.mark.parametrize(
-    ("target", "flags"), [("model.keras", []), ("model.npz", []), ("hf", ["--to", "huggingface"])]
-)
-def test_convert_overwrites_when_asked(target, flags, tmp_path, capsys):
+@pytest.mark.parametrize(("target", "flags"), [("model.npz", []), ("hf", ["--to", "huggingface"])])
+def test_existing_files_are_overwritten_when_asked(target, flags, tmp_path, capsys):
     (tmp_path / "run.json").write_text("{}")
     path = tmp_path / target
     files = [path] if path.suffix else [path / "model.safetensors", path / "config.json"]
@@ -82,7 +77,7 @@ def test_convert_overwrites_when_asked(target, flags, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_convert_next_to_other_files(tmp_path, capsys):
+def test_other_files_may_be_next_to_the_target(tmp_path, capsys):
     """Only what would be replaced counts, and a new directory below a run is new."""
     (tmp_path / "run.json").write_text("{}")
     run(capsys, "convert", case_path(CASE), tmp_path / "hf", "--to", "huggingface")
@@ -123,7 +118,7 @@ def sources(directory):
 
 
 @pytest.mark.parametrize("flags", [[], ["--overwrite"]], ids=str)
-def test_convert_never_replaces_what_it_reads(flags, tmp_path, capsys, unread):
+def test_what_is_read_is_never_replaced(flags, tmp_path, capsys, unread):
     for source, target, to in sources(tmp_path):
         before = contents(tmp_path)
         # Making the source may have warned.
@@ -133,7 +128,7 @@ def test_convert_never_replaces_what_it_reads(flags, tmp_path, capsys, unread):
         assert contents(tmp_path) == before
 
 
-def test_convert_replaces_a_link_and_not_what_it_leads_to(tmp_path, capsys, unread):
+def test_a_link_that_leads_nowhere_exists(tmp_path, capsys, unread):
     (tmp_path / "link.npz").symlink_to(tmp_path / "nothing.npz")
     error = error_of(capsys, "convert", case_path(CASE), tmp_path / "link.npz")
     assert "`target` must be new" in error

@@ -3,13 +3,9 @@
 import logging
 import pathlib
 
-import keras
-import numpy as np
 import pytest
-from PIL import Image
 
 from keras_vit.cli import main, show_log
-from keras_vit.cli.data import Data
 from keras_vit.data import load
 from keras_vit.data.pipeline import images_of_classes
 from keras_vit.models import vision_transformer
@@ -19,8 +15,6 @@ from tests.fixtures.images import write_folder
 from tests.fixtures.photos import (
     broken_images,
     odd_images,
-    photographs,
-    to_bytes,
     write_digits,
     write_photos,
 )
@@ -61,14 +55,14 @@ def data(folder):
 
 
 @pytest.mark.parametrize(
-    ("kind", "skipped"),
+    "kind",
     [
-        pytest.param("folder", 10, marks=pytest.mark.examples),
-        pytest.param("tfrecord", 0, marks=pytest.mark.large),
-        pytest.param("tfds", 0, marks=pytest.mark.large),
+        pytest.param("folder", marks=pytest.mark.examples),
+        pytest.param("tfrecord", marks=pytest.mark.large),
+        pytest.param("tfds", marks=pytest.mark.large),
     ],
 )
-def test_train_evaluate_predict(kind, skipped, model, data, tmp_path, capsys):
+def test_a_kind_of_data_is_trained_on_evaluated_and_predicted(kind, model, data, tmp_path, capsys):
     name, *options = {
         "folder": (f"folder:{data / 'my photos'}",),
         "tfrecord": (f"tfrecord:{data / 'records'}/{{split}}-*",),
@@ -85,28 +79,13 @@ def test_train_evaluate_predict(kind, skipped, model, data, tmp_path, capsys):
     out = capsys.readouterr().out.replace(str(photograph), "")
     assert sum(name in out for name in ("china", "digit 8", "flower", "portrait")) == 3
     report = run / "skipped.txt"
-    assert report.exists() == (skipped > 0)
+    assert report.exists() == (kind == "folder")
     if report.exists():
-        reasons = dict(line.split("\t") for line in report.read_text().splitlines())
-        assert 0 < len(reasons) <= skipped
-        assert all(name.startswith("flower/broken_") and reasons[name] for name in reasons)
+        lines = report.read_text().splitlines()
+        assert lines and all(line.startswith("flower/broken_") for line in lines)
         main(["evaluate", str(run), "--split", "train+validation+test"])
         out = capsys.readouterr().out
-        assert "images: 402" in out
-        assert "10 of 412 images were skipped: flower/broken_animated.webp" in out
-
-
-@pytest.mark.examples
-def test_data_draws_what_is_trained_on(folder, tmp_path, capsys):
-    picture = tmp_path / "sheet.png"
-    main(["data", f"folder:{folder}", "--picture", str(picture), "--image-size", "32"])
-    out = capsys.readouterr().out
-    assert "train: 289 images\nvalidation: 40 images\ntest: 83 images\n" in out
-    assert "4 classes: china, digit 8, flower, portrait" in out
-    assert "images/s" in out
-    pixels = np.asarray(Image.open(picture).convert("RGB"))
-    assert pixels.shape[0] > 800
-    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 1000
+        assert "images: 402" in out and "10 of 412 images were skipped" in out
 
 
 @pytest.mark.slow
@@ -121,60 +100,25 @@ def test_the_contact_sheet_has_all_classes(tmp_path):
 
 
 @pytest.mark.slow
-def test_data_names_every_image_that_cannot_be_decoded(tmp_path, monkeypatch, capsys, caplog):
+def test_every_image_that_cannot_be_decoded_is_named(tmp_path, monkeypatch, capsys, caplog):
     monkeypatch.chdir(tmp_path)
-    write_folder(tmp_path / "photos", count=30)
+    write_folder(tmp_path / "photos", count=20)
     for path in (tmp_path / "photos").glob("*/1?.jpg"):
         path.write_bytes(path.read_bytes()[:100])
-    out = run(capsys, "data", f"folder:{tmp_path / 'photos'}", "--image-size", 8)
-    lines = [line for line in out.splitlines() if "were skipped" in line]
-    assert sum(int(line.split(": ")[1].split()[0]) for line in lines) == 20
-    assert "validation: all images can be decoded" in out
+    run(capsys, "data", f"folder:{tmp_path / 'photos'}", "--image-size", 8)
     skipped = {record.args[0] for record in caplog.records if record.msg.startswith("skipped")}
     assert skipped == {
         f"{kind}/{number}.jpg" for kind in ("cat", "dog") for number in range(10, 20)
     }
 
 
-def test_data_lists_the_papers_datasets(capsys):
-    main(["data"])
-    out = capsys.readouterr().out
-    assert "imagenet2012 " in out
-    assert "vtab/smallnorb_elevation" in out
-
-
 @pytest.mark.examples
-def test_a_turned_photograph_is_predicted_as_it_is_seen(model, tmp_path, capsys):
-    image = Image.fromarray(photographs()["china"])
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    for name, encoded in {
-        "seen.png": to_bytes(image.rotate(-90, expand=True), "PNG"),
-        "stored.png": to_bytes(image, "PNG", exif=exif),
-        "unturned.png": to_bytes(image, "PNG"),
-    }.items():
-        (tmp_path / name).write_bytes(encoded)
-    trained = keras.models.load_model(model)
-    trained.get_layer("head").kernel.assign(keras.random.normal((8, 2), seed=0))
-    trained.save(tmp_path / "trained.keras")
-    main(["export", str(tmp_path / "trained.keras"), str(tmp_path / "serving")])
-    for predictor in ("trained.keras", "serving"):
-        files = [str(tmp_path / name) for name in ("seen.png", "stored.png", "unturned.png")]
-        capsys.readouterr()
-        main(["predict", str(tmp_path / predictor), *files])
-        lines = capsys.readouterr().out.splitlines()
-        seen, stored, unturned = (line.split("  ", 1)[1] for line in lines)
-        assert seen == stored != unturned
-
-
-@pytest.mark.examples
-def test_deduplicate_and_exclude(folder, model, tmp_path, capsys):
+def test_copies_are_found_and_left_out_of_the_training(folder, model, tmp_path, capsys):
     """The test images are put among those for training, and are found and left out."""
     exclude = tmp_path / "exclude.txt"
     name = f"folder:{folder}"
     main(["deduplicate", name, name, "--train-split", "test", "--output", str(exclude)])
     out = capsys.readouterr().out
-    assert f"{name}: 83 of 412 images (split test)\n{name}: 412 images (all images)\n" in out
     assert "80 of 83 images are in a test set" in out
     ids = [line for line in exclude.read_text().splitlines() if not line.startswith("# ")]
     assert len(ids) > 30
@@ -182,20 +126,10 @@ def test_deduplicate_and_exclude(folder, model, tmp_path, capsys):
     run = tmp_path / "run"
     arguments = ["--model", str(model), "--data", name, "--workdir", str(run), *RECIPE]
     main(["train", "finetune", *arguments, "--exclude", str(exclude)])
-    again = [*arguments, "--workdir", str(tmp_path / "again")]
-    with pytest.raises(SystemExit):
-        main(["train", "finetune", *again, "--exclude", str(tmp_path / "none.txt")])
-    assert "No such file" in capsys.readouterr().err
+    assert (run / "excluded.txt").read_text() == exclude.read_text()
 
 
-def test_names_of_classes_do_not_color_the_terminal(tmp_path, capsys):
-    write_folder(tmp_path / "photos", ("\x1b[31mcat", "dog"), count=20)
-    Data(f"folder:{tmp_path / 'photos'}").find_splits()
-    printed = capsys.readouterr().out
-    assert r"2 classes: \x1b[31mcat, dog" in printed and "\x1b" not in printed
-
-
-def test_log_lines_do_not_color_the_terminal(capsys):
+def test_log_lines_have_no_control_characters(capsys):
     show_log()
     logging.getLogger("keras_vit").info("skipped %s", "\x1b[31mcat.jpg")
     assert capsys.readouterr().err == "keras-vit: skipped \\x1b[31mcat.jpg\n"

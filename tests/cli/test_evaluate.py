@@ -30,7 +30,7 @@ def model(tmp_path_factory):
     return path
 
 
-def test_classes_and_mistakes(model, tmp_path, capsys):
+def test_the_confusion_matrix_is_that_of_scikit_learn(model, tmp_path, capsys):
     table, figure = tmp_path / "confusion.csv", tmp_path / "confusion.png"
     out = run(
         capsys,
@@ -44,36 +44,25 @@ def test_classes_and_mistakes(model, tmp_path, capsys):
     matrix = sklearn.metrics.confusion_matrix(labels, predicted)
     header, *rows = csv.reader(table.read_text().splitlines())
     assert header == ["class", *map(str, range(10))]
-    assert [row[0] for row in rows] == header[1:]
     np.testing.assert_array_equal(np.array(rows)[:, 1:].astype(int), matrix)
-    assert "reported" not in out
     assert f"accuracy: {np.trace(matrix) / 359:.4f}\n" in out
-    assert re.search(r"calibration_error: 0\.\d{4}\n", out)
     assert plain_table(COLUMNS, list(class_rows(matrix, header[1:]))) in out
     assert keras.utils.img_to_array(keras.utils.load_img(figure)).std() > 10
 
 
-def test_comparison_by_name(model, capsys, monkeypatch):
+def test_a_reported_accuracy_is_compared_by_its_name(model, capsys, monkeypatch):
     row = reported.Reported("tiny", "ViT_Ti16", "cifar10", 97.0, 0.1, "nobody")
     monkeypatch.setattr(reported, "OF_CHECKPOINTS", (row,))
     monkeypatch.setattr(reported, "builder_of", lambda model: "ViT_Ti16")
     arguments = ["evaluate", model, "--data", "digits"]
     out = run(capsys, *arguments, "--compare", "tiny")
     accuracy = float(re.search(r"accuracy: (\S+)", out)[1])
-    line = out.strip().splitlines()[-1]
-    assert line == (
-        f"accuracy {100 * accuracy:.2f} %, reported 97.00 +- 0.10 % (tiny, nobody), "
-        f"difference {100 * accuracy - 97:+.2f}"
-    )
-    for more, message in (
-        (["--split", "train", "--compare", "tiny"], "`compare` is for the test split"),
-        (["--compare", "ViT_L16/jft300m/cifar10"], "the model's architecture, ViT_Ti16"),
-        (["--compare", "small"], "`compare` must name a row that has a reported accuracy"),
-    ):
-        assert message in error_of(capsys, *arguments, *more)
+    assert out.strip().endswith(f"difference {100 * accuracy - 97:+.2f}")
+    error = error_of(capsys, *arguments, "--split", "train", "--compare", "tiny")
+    assert "`compare` is for the test split" in error
 
 
-def test_classes_of_a_checkpoint_in_another_order(tmp_path, capsys):
+def test_classes_in_another_order_are_refused(tmp_path, capsys):
     write_folder(tmp_path / "photos", count=5)
     model = classifier(num_classes=2)
     for names, command, message in (

@@ -7,18 +7,10 @@ import subprocess
 import sys
 
 import keras
-import numpy as np
 import pytest
 
-from tests.fixtures.commands import error_of, run
+from tests.fixtures.commands import run
 from tests.fixtures.small_runs import smoke
-
-
-def test_quickstart_says_at_once_what_is_not_installed(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    message = error_of(capsys, "quickstart", "--workdir", tmp_path / "quickstart")
-    assert "Figures need matplotlib: pip install" in message
-    assert not (tmp_path / "quickstart").exists()
 
 
 @pytest.mark.large
@@ -35,14 +27,11 @@ def test_quickstart(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(RECIPES, "digits_pretrain", shortened)
     monkeypatch.setitem(RECIPES, "digits_finetune", finetune)
     out = run(capsys, "quickstart", "--workdir", tmp_path / "quickstart")
-    assert "test accuracy fine-tuned:" in out and out.count("\n") < 60
-    assert "test accuracy from scratch:" in out
-    assert "Try next:" in out
+    assert "test accuracy fine-tuned:" in out
     picture = tmp_path / "quickstart" / "predictions.png"
     accuracies = json.loads((tmp_path / "quickstart" / "accuracies.json").read_text())
     assert set(accuracies) == {"fine-tuned", "from scratch"}
-    pixels = np.asarray(keras.utils.img_to_array(keras.utils.load_img(picture)))
-    assert pixels.std() > 10
+    assert keras.utils.img_to_array(keras.utils.load_img(picture)).std() > 10
     assert (tmp_path / "quickstart" / "serving" / "1" / "saved_model.pb").is_file()
     assert len(list((tmp_path / "quickstart").glob("*_is_a_*.png"))) == 4
 

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from keras_vit.experiments.paper_results import TITLES, paper_results
+from keras_vit.experiments.paper_results import paper_results
 from keras_vit.experiments.paper_tables import (
     AVERAGED,
     CONTENTS,
@@ -13,9 +13,8 @@ from keras_vit.experiments.paper_tables import (
     count_exaflops,
     paper_table,
 )
-from keras_vit.experiments.vtab_tables import TASKS
 from keras_vit.models import find_variant
-from tests.experiments.printed import PRETRAINING, printed_results, read_printed
+from tests.experiments.printed import printed_results
 
 TABLES = {number: paper_results(f"Table {number}") for number in (2, 5, 6, 7, 8, 9)}
 # The results of each table, N/A among them.
@@ -37,14 +36,8 @@ def test_each_result_is_the_printed_one(number):
 
 
 @pytest.mark.parametrize("number", TABLES)
-def test_rows_name_what_there_is(number):
-    for row in TABLES[number]:
-        assert row.dataset in (*TITLES, *TASKS)
-        assert row.pretraining in PRETRAINING.values()
-        assert row.builder is None or find_variant(row.builder)
-    names = [row.name for row in TABLES[number]]
-    # Noisy Student has two accuracies on ImageNet.
-    assert len(names) - len(set(names)) == (number == 2)
+def test_rows_name_builders_that_there_are(number):
+    assert all(find_variant(row.builder) for row in TABLES[number] if row.builder)
     others = {row.model for row in TABLES[number] if row.builder is None}
     assert others == ({"Noisy Student (EfficientNet-L2)"} if number == 2 else set())
 
@@ -66,41 +59,30 @@ def test_the_printed_table_has_each_number(number):
     ("name", "row", "column", "cell"),
     [
         ("Table 2", "ImageNet", "Noisy Student (EfficientNet-L2)", "88.4 / 88.5"),
-        ("Table 2", "CIFAR-100", "Noisy Student (EfficientNet-L2)", "-"),
-        ("Table 2", "ImageNet ReaL", "BiT-L R152x4, JFT-300M", "90.54"),
         ("Table 2", "VTAB (19 tasks)", "ViT-L/16, ImageNet-21k", "72.72 ± 0.21"),
-        ("Table 2", "TPUv3-core-days, thousands", "ViT-L/16, JFT-300M", "0.68"),
+        ("Table 3", "R50+ViT-L/16", "its settings", "14, 4e-4, linear, 0.1, 0.0"),
+        ("Table 4", "CIFAR-100, CIFAR-10", "its base LR", "0.001, 0.003, 0.01, 0.03"),
         ("Table 5", "ImageNet-21k, CIFAR-100", "ViT-L/32", "93.04"),
-        ("Table 5", "ImageNet, CIFAR-10", "ViT-H/14", "-"),
-        ("Table 6", "R200x3", "Oxford-IIIT Pets", "96.32"),
         ("Table 6", "R50x2", "counted", "198.9"),
         ("Table 7", "CIFAR-100", "ResNet50, SGD", "85.17"),
-        ("Table 8", "2-D Pos. Emb.", "Every Layer", "0.64046"),
         ("Table 8", "Rel. Pos. Emb.", "Every Layer-Shared", "N/A"),
         ("Table 9", "vtab/dmlab", "ViT-L/16, JFT-300M", "49.7"),
-        ("Table 9", "mean", "ViT-L/16, ImageNet-21k", "72.7"),
-        ("Figure 2", "ViT-H/14", "VTAB (19 tasks)", "77.63 ± 0.23"),
         # (95.3 + 85.5 + 75.2 + 99.7 + 97.2 + 65.0 + 88.9) / 7
         ("Figure 2", "ViT-H/14", "natural", "86.7"),
-        ("Figure 2", "BiT-L R152x4", "VTAB (19 tasks)", "76.29 ± 1.70"),
-        ("Figure 2", "BiT-L R152x4", "structured", "drawn, not printed"),
-        ("Figure 2", "S4L", "VTAB (19 tasks)", "drawn, not printed"),
         ("Figure 3", "ViT-B/32", "ImageNet-21k", "81.28"),
-        ("Figure 4", "ViT-b/32", "300M images", "drawn, not printed"),
         ("Figure 4", "ViT-B/32 against R50x1", "9M images", "much worse"),
-        ("Figure 4", "ViT-B/32 against R50x1", "90M images", "better"),
         # (82.12 + 98.29 + 89.20 + 93.43 + 97.02) / 5
         ("Figure 5", "R50x2", "average of 5 datasets", "92.01"),
     ],
 )
-def test_a_cell(name, row, column, cell):
+def test_a_table_has_the_cell(name, row, column, cell):
     table = paper_table(name)
     lines = {line[0]: dict(zip(table.columns, line, strict=True)) for line in table.rows}
     assert lines[row][column] == cell
 
 
 def test_averages_are_over_five_datasets():
-    """The means of Table 7, and Figure 5's as far as Table 7 has them."""
+    """The means of Table 7."""
     columns = collections.defaultdict(dict)
     for row in TABLES[7]:
         columns[row.model, row.setting][row.dataset] = row.value
@@ -108,33 +90,6 @@ def test_averages_are_over_five_datasets():
         assert set(values) == {*AVERAGED, "average"}
         mean = statistics.mean(values[dataset] for dataset in AVERAGED)
         assert mean == pytest.approx(values["average"], abs=0.0051)
-    by_model = {row[0]: row[4] for row in paper_table("Figure 5").rows if row[1] == "7"}
-    assert (by_model["R50x1"], by_model["R152x2"]) == ("89.33", "94.01")
-
-
-def test_table_6_repeats_table_5_but_for_one_model():
-    """ViT-H/14 has other numbers in it, which the tables say."""
-    longest = {row.model: row.setting for row in TABLES[6]}
-    in_table_6 = {
-        (row.model, row.dataset): row.value
-        for row in TABLES[6]
-        if row.setting == longest[row.model]
-    }
-    in_table_5 = [row for row in TABLES[5] if row.pretraining == "jft300m"]
-    pairs = {row: (row.value, in_table_6[row.model, row.dataset]) for row in in_table_5}
-    different = {row.dataset: values for row, values in pairs.items() if values[0] != values[1]}
-    assert {row.model for row, values in pairs.items() if values[0] != values[1]} == {"ViT-H/14"}
-    assert different == {
-        "imagenet2012": (88.04, 88.08),
-        "imagenet2012_real": (90.33, 90.36),
-        "cifar100": (94.55, 94.71),
-        "oxford_flowers102": (99.68, 99.71),
-        "oxford_iiit_pet": (97.56, 97.11),
-    }
-    for name in ("Table 2", "Table 5", "Table 6", "Figure 3", "Figure 5"):
-        note = paper_table(name).notes[-1]
-        assert "ImageNet 88.55, 88.04, 88.08; ImageNet ReaL 90.72, 90.33, 90.36;" in note
-        assert "Oxford-IIIT Pets 97.56, 97.56, 97.11;" in note
 
 
 def test_every_table_and_figure_is_there():
@@ -142,11 +97,7 @@ def test_every_table_and_figure_is_there():
     assert list(CONTENTS) == names + [f"Figure {number}" for number in range(2, 6)]
     for name in CONTENTS:
         table = paper_table(name)
-        assert table.title.startswith(f"{name} of the ViT paper (arXiv 2010.11929): ")
         assert table.rows and all(len(row) == len(table.columns) for row in table.rows)
-    with pytest.raises(ValueError, match="`name` must be one of .*'Table 10'"):
-        paper_table("Table 10")
-    assert len(read_printed(9)) == 3 * (len(TASKS) + 1)
 
 
 @pytest.mark.parametrize("run", SCALING_STUDY, ids=lambda run: f"{run[0]}, {run[2]}")
@@ -159,9 +110,3 @@ def test_operations_of_the_scaling_study(run):
     reported = SCALING_STUDY[run]["exaflops"].value
     ratio = known.get((model, epochs), 1)
     assert count_exaflops(builder, epochs) == pytest.approx(ratio * reported, rel=0.007)
-
-
-def test_the_scaling_study_names_its_models():
-    for model, builder, _ in SCALING_STUDY:
-        name = model.replace("R50x1+ViT-", "R50_").replace("ViT-", "ViT_").replace("/", "")
-        assert builder == (name if "_" in name else f"BiT_{name}")

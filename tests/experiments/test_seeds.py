@@ -23,14 +23,14 @@ def start(tmp_path_factory):
     return save_small_model(tmp_path_factory.mktemp("start"))
 
 
-def trained(calls, **metrics):
+def trained(calls):
     """Return a function that trains nothing, and records its calls."""
 
     def train(recipe, model, data, workdir, **options):
         calls.append((recipe.seed, workdir.name, options))
         workdir.mkdir(parents=True, exist_ok=True)
-        found = metrics or {"val_accuracy": ACCURACIES[recipe.seed]}
-        return Run(None, [{"val_accuracy": 0.25, "val_loss": 1.0}, found], workdir, recipe)
+        history = [{"val_accuracy": 0.25}, {"val_accuracy": ACCURACIES[recipe.seed]}]
+        return Run(None, history, workdir, recipe)
 
     return train
 
@@ -61,81 +61,40 @@ def test_runs_are_those_of_single_runs_and_are_not_repeated(start, tmp_path, mon
         train_seeds(changed, *arguments[1:], seeds=2, resume=True, **options)
 
 
-def test_summary(tmp_path):
-    calls, shown = [], []
-    options = {"train": trained(calls), "on_run": shown.append, "keep": 1}
+def test_the_summary_has_the_best_accuracies_and_their_deviation(tmp_path):
+    calls = []
+    options = {"train": trained(calls), "keep": 1}
     results = train_seeds(RECIPE, "model", "digits", tmp_path / "runs", **options)
     assert results == SeedResults("val_accuracy", ACCURACIES)
     assert [name for _, name, _ in calls] == ["seed-3", "seed-4", "seed-5"]
     assert calls[0][2] == {"resume": False, "keep": 1}
-    assert [found.recipe.seed for found in shown] == [3, 4, 5]
     # Three values in equal steps: their deviation is the step.
     assert (results.mean, results.std) == (0.75, 0.25)
     rows = read_results(tmp_path / "runs" / "results.csv")
     assert {row["seed"]: row["val_accuracy"] for row in rows} == ACCURACIES
-    assert finished_runs(tmp_path / "runs") == [
-        tmp_path / "runs" / f"seed-{seed}" for seed in (3, 4, 5)
-    ]
     assert finished_runs(tmp_path) == finished_runs("ViT_B16/augreg") == []
 
 
-def test_finished_runs_stay_in_the_summary_while_others_are_resumed(tmp_path):
+def test_the_summary_keeps_finished_runs_while_others_are_resumed(tmp_path):
     arguments = (RECIPE, "model", "digits", tmp_path / "runs")
     train_seeds(*arguments, seeds=3, train=trained([]))
-
-    def stop(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train_seeds(*arguments, seeds=3, resume=True, train=trained([]), on_run=stop)
-    assert [path.name for path in finished_runs(tmp_path / "runs")] == [
-        "seed-3",
-        "seed-4",
-        "seed-5",
-    ]
-    # Those that are asked for; the summary has all.
+    # Those that are asked for.
     results = train_seeds(*arguments, seeds=2, resume=True, train=trained([]))
     assert (list(results.values), results.mean) == ([3, 4], 0.625)
-    assert len(finished_runs(tmp_path / "runs")) == 3
-
-
-def test_runs_without_validation_have_no_mean(tmp_path):
-    def train(recipe, model, data, workdir, **options):
-        workdir.mkdir(parents=True)
-        return Run(None, [{"loss": 1.0}], workdir, recipe)
-
-    results = train_seeds(RECIPE, "model", "digits", tmp_path / "runs", seeds=2, train=train)
-    assert (results.metric, results.mean, results.std) == (None, None, None)
-    assert len(finished_runs(tmp_path / "runs")) == 2
-
-
-def test_one_seed_has_no_deviation(tmp_path):
-    results = train_seeds(RECIPE, "m", "digits", tmp_path / "runs", seeds=1, train=trained([]))
-    assert (results.mean, results.std) == (0.75, None)
+    names = [path.name for path in finished_runs(tmp_path / "runs")]
+    assert names == ["seed-3", "seed-4", "seed-5"]
 
 
 @pytest.mark.parametrize(
-    ("monitor", "expected"),
-    [
-        (None, ("val_accuracy", 0.75)),
-        ("val_loss", ("val_loss", 0.5)),
-        ("val_balanced_accuracy", ("val_balanced_accuracy", 0.6)),
-    ],
+    ("monitor", "best"),
+    [(None, 0.75), ("val_loss", 0.5), ("val_balanced_accuracy", 0.6)],
 )
-def test_the_best_value_is_that_of_the_metric_that_selects(monitor, expected):
+def test_the_best_value_is_that_of_the_metric_that_selects(monitor, best):
     history = [
         {"val_accuracy": 0.75, "val_loss": 0.9, "val_balanced_accuracy": 0.6},
         {"val_accuracy": 0.5, "val_loss": 0.5, "val_balanced_accuracy": 0.5},
     ]
-    assert best_of(history, monitor) == expected
-
-
-@pytest.mark.parametrize("seeds", [0, 1.5])
-def test_a_wrong_number_of_seeds(seeds, tmp_path):
-    arguments = (RECIPE, "model", "digits", tmp_path / "runs", seeds)
-    with pytest.raises(ValueError, match="`seeds` must be an integer of at least 1"):
-        train_seeds(*arguments)
-    assert not (tmp_path / "runs").exists()
+    assert best_of(history, monitor) == (monitor or "val_accuracy", best)
 
 
 def test_a_built_model_and_other_files_are_refused(tmp_path):

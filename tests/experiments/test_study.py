@@ -1,69 +1,58 @@
 """Studies: their settings, facts, digests and checks, and a call from Python."""
 
-import dataclasses
-
 import pytest
 
-from keras_vit.checkpoints.named_models import model_digest
 from keras_vit.experiments import study
 from keras_vit.experiments.grid import grid
 from keras_vit.experiments.study_run import Plan
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
-from keras_vit.training import trainer
-from keras_vit.training.recipe import RECIPES
+from keras_vit.training import job
 from tests.fixtures.images import encode, random_image, write_folder
-from tests.fixtures.small_runs import small_model
+from tests.fixtures.small_runs import no_training, small_recipe
 
 
-def test_settings_are_all_that_models_have():
-    def settings(name, *models, **options):
-        return Plan(name, "digits_pretrain", "digits", "x", models=models, **options).settings
-
-    kinds = [setting.changes["position_embedding"] for setting in settings("positions", "a")]
-    assert set(kinds) == set(POSITION_EMBEDDINGS) - {"rotary"}
-    found = settings("positions", "a", values=("none", "2-D, learned"))
-    assert [setting.name for setting in found] == ["a, none", "a, 2-D, learned"]
-    with pytest.raises(ValueError, match=r"`values` must be one of .* values='3-D'"):
-        settings("positions", "a", values=("3-D",))
-    kinds = [setting.changes["pooling"] for setting in settings("poolings", "a")]
-    assert set(kinds) == set(POOLINGS) - {"token_gap"}
-    assert [setting.model for setting in settings("scaling", "a", "b")] == ["a", "b"]
-    names = [setting.name for setting in settings("poolings", "a", "b")]
-    assert names[:3] == ["a, class token", "a, mean of patches", "a, attention"]
-    assert len(set(names)) == len(names) == 6
-    sizes = settings("data-size", "a", "b", values=(0.03, 1.0))
-    assert [setting.name for setting in sizes] == ["a, 3 %", "a, 100 %", "b, 3 %", "b, 100 %"]
-    assert [setting.fraction for setting in sizes] == [0.03, 1.0, 0.03, 1.0]
+def plan_of(name, *models, **options):
+    return Plan(name, "digits_pretrain", "digits", "x", models=models, **options)
 
 
-@pytest.fixture
-def trained(monkeypatch):
-    """The settings that are trained; a small model is what training returns."""
-    calls = []
-
-    def train(recipe, model, data, workdir, **options):
-        calls.append((model, recipe.seed, options["fraction"]))
-        return trainer.Run(small_model(recipe, 2), [], workdir, recipe)
-
-    monkeypatch.setattr(trainer, "train", train)
-    return calls
+@pytest.mark.parametrize(
+    ("name", "field", "kinds"),
+    [
+        ("positions", "position_embedding", {*POSITION_EMBEDDINGS} - {"rotary"}),
+        ("poolings", "pooling", {*POOLINGS} - {"token_gap"}),
+    ],
+)
+def test_a_study_compares_all_kinds_that_models_have(name, field, kinds):
+    assert {setting.changes[field] for setting in plan_of(name, "a").settings} == kinds
 
 
-@pytest.mark.slow
-def test_a_study_from_python(tmp_path, trained):
-    recipe = dataclasses.replace(RECIPES["digits_pretrain"], seed=3, image_size=16)
-    options = {"models": ("ViT_Ti16", "ViT_S16"), "seeds": 2, "classes": ("0", "1")}
-    rows = study("scaling", recipe, "digits", tmp_path / "study", **options)
-    assert trained == [(model, seed, 1.0) for seed in (3, 4) for model in options["models"]]
-    runs = [(row["setting"], row["seed"]) for row in rows[:3]]
-    assert runs == [("ViT_Ti16", 3), ("ViT_Ti16", 4), ("ViT_S16", 3)]
-    assert all(0 <= row["accuracy"] <= 1 and row["exaflops"] > 0 for row in rows)
-    assert (tmp_path / "study" / "study.png").stat().st_size > 10_000
-    trained.clear()
-    assert study("scaling", recipe, "digits", tmp_path / "study", **options) == rows
-    assert not trained
-    with pytest.raises(ValueError, match="`name` must be one of .*'sizes'"):
-        study("sizes", recipe, "digits", tmp_path / "study")
+def test_a_study_has_a_setting_for_each_model_and_value():
+    found = plan_of("data-size", "a", "b", values=(0.03, 1.0)).settings
+    assert [setting.name for setting in found] == ["a, 3 %", "a, 100 %", "b, 3 %", "b, 100 %"]
+    assert [setting.fraction for setting in found] == [0.03, 1.0, 0.03, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("shapes", {"values": (0.3,)}, "`values` must leave depth=12 of ViT_Ti16 a"),
+        ("positions", {"values": ("3-D",)}, "`values` must be one of"),
+        ("positions", {"models": ("BiT_R50x1",)}, "must have patches for the study"),
+        ("positions", {"tune": {"learning_rate": (-1,)}}, "`learning_rate` must be a positive"),
+        ("pretraining", {}, "`finetune` and `finetune_data` must be given together"),
+        (
+            "pretraining",
+            {"finetune": small_recipe(image_size=24), "finetune_data": "digits"},
+            "`image_size` must be a multiple",
+        ),
+    ],
+)
+def test_a_study_that_would_fail_later_is_not_begun(name, options, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "train", no_training)
+    recipe = small_recipe(image_size=32)
+    with pytest.raises(ValueError, match=message):
+        study(name, recipe, "digits", tmp_path / "study", **options)
+    assert not (tmp_path / "study").exists()
 
 
 def test_digests_of_a_study(tmp_path):
@@ -75,8 +64,8 @@ def test_digests_of_a_study(tmp_path):
     assert plan.conditions() == before
     for path in root.rglob("*.jpg"):
         path.write_bytes(encode(random_image(), "JPEG"))
-    digest = lambda conditions: conditions[f"data {data}"]["train digest"]  # noqa: E731
-    assert digest(plan.conditions()) != digest(before)
+    digests = [facts[f"data {data}"]["train digest"] for facts in (before, plan.facts())]
+    assert digests[0] != digests[1]
     options = {"classes": ("0", "1"), "fewshot_classes": ("2", "3"), "fewshot_data": "digits"}
     conditions = Plan("data-size", "digits_pretrain", "digits", "study", **options).conditions()
     found = [conditions["data digits"], conditions["fewshot"]]
@@ -87,17 +76,9 @@ def test_digests_of_a_study(tmp_path):
 def test_each_pretraining_set_has_digests(tmp_path):
     names = [f"folder:{write_folder(tmp_path / n, ('cat', 'dog'), count=10)}" for n in "ab"]
     options = {"values": names, "finetune": "digits_finetune", "finetune_data": "digits"}
-    plan = Plan("datasets", "digits_pretrain", None, tmp_path / "study", **options)
-    conditions = plan.conditions()
-    found = *(conditions[f"data {name}"] for name in names), conditions["finetune_data"]
+    facts = Plan("datasets", "digits_pretrain", None, tmp_path / "study", **options).facts()
+    found = *(facts[f"data {name}"] for name in names), facts["finetune_data"]
     assert len({of["train digest"] for of in found}) == 2
-    # One of the datasets may be new.
-    grid({}, (), None, tmp_path / "new", conditions)
-    fewer = dataclasses.replace(plan, values=names[:1]).conditions()
-    assert grid({}, (), None, tmp_path / "new", fewer) == []
-    changed = {**fewer, "finetune": {**conditions["finetune"], "axial": True}}
-    with pytest.raises(ValueError, match="begun with. Received: finetune.axial=True"):
-        grid({}, (), None, tmp_path / "new", changed)
 
 
 @pytest.mark.parametrize(
@@ -120,29 +101,3 @@ def test_a_study_is_of_one_thing(options, tmp_path):
             grid({}, (), None, tmp_path / name, now.conditions())
     two = (Plan(*arguments, classes=names).conditions() for names in (("0", "1"), ("1", "0")))
     assert next(two) == next(two)
-
-
-def test_masked_patches_take_any_recipe_of_classes():
-    recipe = dataclasses.replace(
-        RECIPES["digits_pretrain"],
-        head_bias=-10.0,
-        class_balance="weights",
-        decay="staircase",
-        boundaries=(60, 70),
-    )
-    options = {"finetune": "digits_finetune", "finetune_data": "digits"}
-    plan = Plan("pretraining", recipe, "digits", "study", **options)
-    masked = dataclasses.replace(recipe, **plan.settings[1].changes)
-    assert (masked.loss, masked.boundaries, masked.head_bias) == ("mean_color", (), 0.0)
-
-
-@pytest.mark.parametrize("other", ["config.json", "model-2.safetensors"])
-def test_files_next_to_weights_are_of_the_model(other, tmp_path):
-    for name in ("model-1.safetensors", "model-2.safetensors", "config.json"):
-        (tmp_path / name).write_text("{}")
-    index = tmp_path / "model.safetensors.index.json"
-    index.write_text("{}")
-    before = model_digest(index)
-    assert before == model_digest(index)
-    (tmp_path / other).write_text('{"num_attention_heads": 2}')
-    assert model_digest(index) != before

@@ -1,4 +1,4 @@
-"""One run of a study: what it is trained with, and which model is measured."""
+"""One run of a study: what it is trained with, which values are chosen, which model counts."""
 
 import dataclasses
 
@@ -7,15 +7,18 @@ import pytest
 from keras_vit.data import load
 from keras_vit.data.pipeline import find_source
 from keras_vit.evaluation.costs import count_training_exaflops
+from keras_vit.experiments.grid import read_results
 from keras_vit.experiments.study_run import (
     Plan,
     Trained,
-    measure_setting,
+    choose_values,
+    measure,
     train_setting,
     training_exaflops,
 )
 from keras_vit.models import find_variant
-from keras_vit.training import trainer
+from keras_vit.training import job
+from keras_vit.training.callbacks import NotFiniteError
 from keras_vit.training.recipe import RECIPES
 from tests.fixtures.small_runs import small_model, small_recipe
 
@@ -71,3 +74,33 @@ def test_fine_tuning_takes_the_compute_of_the_model_that_it_was_given():
     row = find_variant(model).replace(pooling="gap", axial=True)
     expected = count_training_exaflops(row, steps * recipe.batch_size, epochs, 10, 32)
     assert counted == expected
+
+
+# The accuracy with each learning rate and dropout; the first of two equal ones is chosen.
+ACCURACIES = {(0.001, 0.0): 0.5, (0.001, 0.1): 0.75, (0.01, 0.0): None, (0.01, 0.1): 0.75}
+TUNE = {"learning_rate": (0.001, 0.01), "dropout": (0.0, 0.1)}
+
+
+def test_the_best_values_at_the_end_of_training_are_chosen_once(tmp_path, monkeypatch):
+    tried = []
+
+    def train(plan, setting, seed):
+        values = tuple(setting.tuned.values())
+        tried.append((setting.name, *values, seed))
+        if ACCURACIES[values] is None:
+            raise NotFiniteError("the loss is NaN")
+        history = [{"val_accuracy": 0.9}, {"val_accuracy": ACCURACIES[values]}]
+        return Trained(job.Run(None, history, plan.workdir, plan.recipe), 1, 1.0)
+
+    monkeypatch.setattr("keras_vit.experiments.study_run.train_setting", train)
+    recipe = dataclasses.replace(RECIPES["digits_pretrain"], seed=5)
+    plan = Plan("scaling", recipe, "digits", tmp_path, models=("a",), tune=TUNE)
+    (setting,) = plan.settings
+    assert choose_values(plan, setting).tuned == {"learning_rate": 0.001, "dropout": 0.1}
+    assert tried == [("a", *values, 5) for values in ACCURACIES]
+    assert choose_values(plan, setting) == choose_values(plan, setting) and len(tried) == 4
+    rows = read_results(tmp_path / "tuning" / "results.csv")
+    assert [row["accuracy"] for row in rows] == [0.5, 0.75, None, 0.75]
+    # Masked patches have no accuracy to choose by.
+    masked = dataclasses.replace(setting, changes={"loss": "mean_colour", "pre_logits": False})
+    assert choose_values(plan, masked) is masked and len(tried) == 4

@@ -5,16 +5,14 @@ import statistics
 
 import pytest
 
+from keras_vit.cli import main
 from keras_vit.experiments.grid import read_results
 from tests.fixtures.commands import error_of, run, train_arguments
-from tests.fixtures.small_runs import no_training
 
 
 @pytest.fixture(scope="module")
 def seeds(start, photos, tmp_path_factory):
     """The directory of two runs."""
-    from keras_vit.cli import main
-
     workdir = tmp_path_factory.mktemp("seeds") / "runs"
     main(train_arguments(start, photos, workdir, "--seeds", "2", "--seed", "5"))
     return workdir
@@ -31,39 +29,24 @@ def test_runs_are_resumed_and_their_mean_is_printed(seeds, start, photos, capsys
     values = [100 * row["val_accuracy"] for row in rows]
     mean, deviation = f"{statistics.mean(values):.2f}", f"{statistics.stdev(values):.2f}"
     assert f"Best validation accuracy of 2 seeds: {mean}% ± {deviation}%\n" in out
-    assert out.count("Best validation accuracy ") == 3
-    assert f"keras-vit evaluate {seeds}\n" in out
     for seed in (5, 6):
         assert (seeds / f"seed-{seed}" / "confusion.png").exists()
 
 
 @pytest.mark.slow
-def test_evaluate_prints_the_mean_of_the_runs(seeds, capsys):
+def test_evaluate_prints_the_mean_of_the_runs(seeds, tmp_path, capsys):
     single = [
         float(re.search(r"\naccuracy: (\S+)", run(capsys, "evaluate", seeds / f"seed-{seed}"))[1])
         for seed in (5, 6)
     ]
     out = run(capsys, "evaluate", seeds)
     first, mean = out.split("mean of 2 runs:\n")
-    assert re.findall(r"(seed-\d):", first) == ["seed-5", "seed-6"]
     assert list(map(float, re.findall(r"\naccuracy: (\S+)", first))) == single
     found = re.search(r"^accuracy: (\S+) ± (\S+)$", mean, re.MULTILINE)
     assert float(found[1]) == pytest.approx(statistics.mean(single), abs=1e-4)
     assert float(found[2]) == pytest.approx(statistics.stdev(single), abs=1e-4)
-    assert "images" not in mean
-
-
-@pytest.mark.slow
-def test_the_confusion_is_that_of_one_run(seeds, tmp_path, capsys):
     message = error_of(capsys, "evaluate", seeds, "--confusion", tmp_path / "confusion.csv")
-    assert "are for one run. Received: " in message and "seed-5, seed-6" in message
-
-
-def test_a_wrong_number_of_seeds(start, photos, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("keras_vit.training.trainer.make_task", no_training)
-    command = train_arguments(start, photos, tmp_path / "runs", "--seeds", "0")
-    assert "`seeds` must be an integer of at least 1" in error_of(capsys, *command)
-    assert not (tmp_path / "runs").exists()
+    assert "are for one run" in message
 
 
 @pytest.mark.examples
@@ -71,27 +54,14 @@ def test_each_seed_has_its_own_sweep(start, photos, tmp_path, capsys):
     more = ["--seeds", "2", "--sweep-lr", "--learning-rates", "1e-6", "0.1"]
     out = run(capsys, *train_arguments(start, photos, tmp_path / "runs", *more))
     assert out.count("<- chosen") == 2
-    assert "Trained 2 models, without validation" in out
-    names = {path.name for path in (tmp_path / "runs").iterdir()}
-    assert names == {
-        *("seed-0", "seed-0-sweep", "seed-1", "seed-1-sweep", "results.csv", "settings.json")
-    }
+    assert len([*(tmp_path / "runs").glob("seed-?-sweep")]) == 2
     assert "mean of 2 runs" in run(capsys, "evaluate", tmp_path / "runs")
 
 
 @pytest.mark.examples
-def test_masked_patches_and_auto(start, photos, tmp_path, capsys):
-    options = "--data digits --epochs 1 --warmup-steps 2 --image-size 16 --classes 3 5 --seeds 2"
-    command = ["train", "digits_masked_patches", "--model", start, "--workdir", tmp_path / "runs"]
-    out = run(capsys, *command, *options.split())
-    assert re.search(r"Best validation accuracy of 2 seeds: \d+\.\d\d% ± ", out)
+def test_each_seed_of_auto_is_trained_once(start, photos, tmp_path, capsys):
     command = ["train", "auto", "--model", start, "--data", f"folder:{photos}", "--seeds", "2"]
     command = [*command, "--workdir", tmp_path / "auto", "--seed", "3"]
     run(capsys, *command)
-    assert {path.name for path in (tmp_path / "auto").iterdir()} == {
-        "seed-3",
-        "seed-4",
-        "results.csv",
-        "settings.json",
-    }
+    assert {path.name for path in (tmp_path / "auto").glob("seed-*")} == {"seed-3", "seed-4"}
     assert "loss" not in run(capsys, *command, "--resume")

@@ -9,7 +9,6 @@ from keras_vit.cli import main
 from keras_vit.training import auto
 from keras_vit.training.recipe import RECIPES
 from tests.fixtures.commands import error_of
-from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import save_small_model, write_uneven_folder
 
 
@@ -71,13 +70,3 @@ def test_a_kept_head_is_not_trained_alone(more, may_freeze, photos, model, monke
             ["train", "auto", "--data", f"folder:{photos}", "--model", model, *more, "--workdir=w"]
         )
     assert asked["may_freeze"] == may_freeze
-
-
-def test_three_images_are_one_line(tmp_path, capsys):
-    write_folder(tmp_path / "photos", ("ant", "bee", "cow"), count=1)
-    arguments = ["--model", "ViT_Ti16", "--data", f"folder:{tmp_path / 'photos'}"]
-    with pytest.raises(SystemExit) as stopped:
-        main(["train", "auto", *arguments, "--workdir", str(tmp_path / "run")])
-    error = capsys.readouterr().err
-    assert stopped.value.code == 2
-    assert error.count("error:") == 1 and len(error.strip().splitlines()) <= 2

@@ -6,7 +6,6 @@ import pytest
 from PIL import Image, ImageOps
 
 from keras_vit.cli import main
-from keras_vit.evaluation import FewshotAccuracy
 from tests.fixtures.commands import run, train_arguments
 from tests.fixtures.images import random_image
 from tests.fixtures.models import small_classifier
@@ -31,7 +30,7 @@ def photos(tmp_path):
 
 
 @pytest.mark.slow
-def test_evaluate(photos, capsys):
+def test_evaluate_turns_photographs(photos, capsys):
     model = small_classifier("token")
     model.class_names = ("a", "b", "c")
     model.save(photos / "model.keras")
@@ -42,7 +41,7 @@ def test_evaluate(photos, capsys):
 
 
 @pytest.mark.slow
-def test_fewshot(photos, capsys):
+def test_fewshot_turns_photographs_and_has_a_cache_of_each(photos, capsys):
     small_classifier("token").save(photos / "best.keras")
     fewshot = ("fewshot", photos / "best.keras", "--shots", "1", "2", "--data")
     cache = ("--cache", photos / "cache")
@@ -56,18 +55,7 @@ def test_fewshot(photos, capsys):
 
 
 @pytest.mark.slow
-def test_the_accuracy_during_training(photos):
-    model = small_classifier("token")
-    data = (f"folder:{photos}/{name}" for name in ("upright", "turned", "turned"))
-    expected, turned, stored = (
-        FewshotAccuracy(name, (1, 5), upright=upright)(model)()
-        for name, upright in zip(data, (False, True, False), strict=True)
-    )
-    assert turned == expected != stored
-
-
-@pytest.mark.slow
-def test_a_run_and_its_pictures(photos, capsys, monkeypatch):
+def test_a_run_turns_photographs_and_is_evaluated_so(photos, capsys, monkeypatch):
     loaded = []
     monkeypatch.setattr(
         "keras_vit.data.images.geometry.turn_upright",
@@ -81,11 +69,3 @@ def test_a_run_and_its_pictures(photos, capsys, monkeypatch):
     assert before >= 3
     run(capsys, "evaluate", photos / "run")
     assert len(loaded) > before
-
-
-@pytest.mark.slow
-def test_data_counts_them(photos, capsys, monkeypatch):
-    monkeypatch.chdir(photos)
-    out = run(capsys, "data", f"folder:{photos}/turned", "--image-size", "8")
-    assert "train: 24 images are not upright by EXIF; `--upright` turns them" in out
-    assert "not upright" not in run(capsys, "data", f"folder:{photos}/upright", "--image-size", "8")
