@@ -40,7 +40,7 @@ def test_a_study_of_data_sizes_is_measured_drawn_and_not_repeated(tmp_path, caps
     ],
 )
 def test_flags_are_the_arguments_of_a_study(arguments, message, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("keras_vit.training.job.train", no_training)
+    monkeypatch.setattr("keras_vit.training.trainer.train", no_training)
     name, *options = arguments.split()
     command = ["study", name, "digits_pretrain", *options, "--workdir", tmp_path / "study"]
     assert message in error_of(capsys, *command)

@@ -1,13 +1,12 @@
 """The batches of `load`: seeds, epochs, resuming, workers, caches, what is known of them."""
 
 import dataclasses
-import inspect
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.data import Augmentation, load
+from keras_vit.data import load
 from tests.data.digits import DIGITS, batches
 from tests.fixtures.images import assert_same, identify
 from tests.fixtures.photos import broken_images, write_photos
@@ -18,10 +17,10 @@ AUGMENTED = {"training": True, "min_crop_area": 0.3, "flip": True}
 @pytest.mark.slow
 def test_one_seed_gives_the_same_batches_whatever_the_global_seed():
     tf.random.set_seed(1)
-    first = batches(**AUGMENTED, seed=5)
+    first = batches(3, **AUGMENTED, seed=5)
     tf.random.set_seed(2)
-    assert_same(first, batches(**AUGMENTED, seed=5))
-    other = batches(**AUGMENTED, seed=6)
+    assert_same(first, batches(3, **AUGMENTED, seed=5))
+    other = batches(1, **AUGMENTED, seed=6)
     assert not np.array_equal(first[0][0], other[0][0])
 
 
@@ -45,16 +44,6 @@ def test_a_repeated_dataset_has_the_epochs_of_one_that_is_not():
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on_with_the_batches_that_it_would_have_seen():
-    # In the fourth epoch.
-    start = 40
-    options = {**AUGMENTED, "repeat": True}
-    whole = batches(start + 3, **options)
-    resumed = load(**{**DIGITS, **options}).info.dataset.from_step(start).batches()
-    assert_same(list(resumed.take(3).as_numpy_iterator()), whole[start:])
-
-
-@pytest.mark.slow
 def test_a_stopped_run_goes_on_though_images_are_broken(tmp_path):
     write_photos(tmp_path, 20, size=(12, 10))
     for name, encoded in broken_images().items():
@@ -70,19 +59,8 @@ def test_a_stopped_run_goes_on_though_images_are_broken(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_look_at_the_first_batch_changes_nothing():
-    dataset = load(**DIGITS, **AUGMENTED, repeat=True)
-    first = next(dataset.as_numpy_iterator())
-    assert_same(list(dataset.take(2).as_numpy_iterator()), batches(2, **AUGMENTED, repeat=True))
-    assert_same([first], batches(1, **AUGMENTED, repeat=True))
-    assert len(dataset.info.skipped) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("training", "count"), [(True, 3), (False, 2)])
-def test_workers_together_see_every_image_once(training, count):
-    options = {"training": training, "batch_size": 64}
-    parts = [batches(**options, shard=(index, count)) for index in range(count)]
+def test_workers_together_see_every_image_once():
+    parts = [batches(batch_size=64, training=True, shard=(index, 3)) for index in range(3)]
     sizes = [sum(len(labels) for _, labels in part) for part in parts]
     assert max(sizes) - min(sizes) <= 1
     together = identify([batch for part in parts for batch in part])
@@ -129,35 +107,15 @@ def test_what_is_known_of_a_dataset_stays_with_its_info(tmp_path):
     dataset = load(f"folder:{tmp_path}", "train+validation+test", 8, 5)
     assert dataset.class_names == dataset.info.class_names == ("china", "flower", "portrait")
     changed = dataset.map(lambda images, labels: (-images, labels)).unbatch().take(20).prefetch(2)
-    assert not hasattr(changed, "class_names")
     assert len(list(changed)) == 11
     assert list(dataset.info.skipped.reasons) == ["portrait/003.png"]
-
-
-def test_a_dataset_is_changed_by_its_fields(tmp_path):
-    write_photos(tmp_path, 4, size=(12, 10))
-    dataset = load(f"folder:{tmp_path}", "train+validation+test", 8, 5).info.dataset
-    repeated = dataclasses.replace(dataset, batch_size=7, repeat=True).batches()
+    repeated = dataclasses.replace(dataset.info.dataset, batch_size=7, repeat=True).batches()
     assert [len(labels) for _, labels in repeated.take(3)] == [7, 7, 7]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"start_step": -1, "repeat": True}, "`start_step` must be .*start_step=-1"),
-        ({"start_step": 1}, "`start_step` is for a repeated dataset"),
-        ({"shard": (2, 2)}, r"`shard` must be .*shard=\(2, 2\)"),
-    ],
-)
-def test_wrong_field(changes, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(load(**DIGITS).info.dataset, **changes)
-
-
-def test_load_has_few_arguments_of_its_own():
-    *own, changes = inspect.signature(load).parameters.values()
-    assert changes.kind is changes.VAR_KEYWORD
-    assert len(own) <= 16
+def test_only_a_repeated_dataset_goes_on_from_a_step():
+    with pytest.raises(ValueError, match="`start_step` is for a repeated dataset"):
+        dataclasses.replace(load(**DIGITS).info.dataset, start_step=1)
 
 
 @pytest.mark.slow
@@ -170,49 +128,19 @@ def test_one_hot_labels():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "imagenet"}, "`name` must be .*name='imagenet'"),
-        ({"name": "folder:"}, "`name` must be .*name='folder:'"),
-        ({"name": "tfds:no_such_dataset"}, "no_such_dataset"),
-        ({"split": "dev"}, "`split` must be one of .*split='dev'$"),
-        ({"split": "other"}, "split='other'$"),
+        ({"name": "imagenet"}, "`name` must be"),
+        ({"split": "dev"}, "`split` must be one of"),
         ({"split": "train+train"}, "`split` must be one of"),
-        ({"batch_size": 0}, "`batch_size` must be .*batch_size=0"),
+        ({"shard": (2, 2)}, "`shard` must be"),
         ({"shard": (1999, 2000)}, "There must be an image that can be decoded, for each"),
-        ({"classes": 3}, "`classes` must be among 0, .* as a list of such names.*classes=3"),
-        ({"classes": ("x",)}, r"`classes` must be among 0, 1.*classes=\('x',\)"),
-        ({"classes": "12"}, "`classes` must be among .*classes='12'"),
-        ({"classes": ()}, "`classes` must be among"),
-        (
-            {"classes": ("1",), "name": "cifar10"},
-            "`classes` is for .*`csv:PATH` only",
-        ),
-        ({"augmentation": "heavy"}, "`augmentation` must be one of none, .*'heavy'"),
+        ({"classes": ("1",)}, "at least two"),
+        ({"classes": ("1", "x")}, "`classes` must be among 0, 1"),
+        ({"classes": ("1",), "name": "cifar10"}, "`classes` is for"),
         ({"max_skipped": 2}, "`max_skipped` must be a share"),
-        ({"image_size": 32.0}, "`image_size` must be .*image_size=32.0"),
-        ({"shard": (2, 2)}, r"`shard` must be .*shard=\(2, 2\)"),
-        ({"fraction": 0}, "`fraction` must be a share, .*fraction=0"),
         ({"fraction": 1e-5}, "There must be an image that can be decoded"),
         ({"exclude": [f"digits#{n}" for n in range(1797)]}, "There must be an image"),
     ],
 )
-def test_wrong_argument(options, message):
+def test_other_images_than_meant_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         load(**{**DIGITS, **options})
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"flip": True}, "flip"),
-        ({"min_crop_area": 0.5}, "min_crop_area"),
-        ({"augmentation": "light1"}, "augmentation"),
-        ({"augmentation": Augmentation(magnitude=5)}, None),
-        ({"random_crop_from": 20}, "random_crop_from"),
-        ({"flip": "always"}, None),
-        ({"training": True, "flip": True}, None),
-    ],
-)
-def test_images_that_change_at_random_without_training_are_told(options, name, caplog):
-    load("digits", "test", 16, 32, **options)
-    lines = [line for line in caplog.messages if "changes images at random" in line]
-    assert [line.startswith(f"`{name}` ") for line in lines] == ([True] if name else [])

@@ -29,16 +29,8 @@ def torch_with_gradient(logits):
     return torch.tensor(logits, requires_grad=True) * 1
 
 
-def torch_bfloat16(logits):
-    return torch_with_gradient(logits).bfloat16()
-
-
 def jax_array(logits):
     return pytest.importorskip("jax").numpy.asarray(logits)
-
-
-def keras_bfloat16(logits):
-    return keras.ops.cast(keras.ops.convert_to_tensor(logits), "bfloat16")
 
 
 def test_imagenet2012_is_what_keras_applications_download():
@@ -69,11 +61,8 @@ def test_synsets_are_those_of_other_packages(package, file, num_classes):
 @pytest.mark.parametrize(
     ("num_classes", "index", "label"),
     [
-        (1000, 0, ("n01440764", "tench")),
-        (1000, 2, ("n01484850", "great_white_shark")),
         (1000, 134, ("n02012849", "crane")),
         (1000, 517, ("n03126707", "crane")),
-        (1000, 999, ("n15075141", "toilet_tissue")),
         (21843, 0, ("n00004475", "organism")),
         (21843, 359, ("n01440764", "tench")),
         (21843, 21842, ("n15102894", "knothole")),
@@ -93,22 +82,21 @@ def test_label_files_and_class_names(num_classes):
     synsets = [synset for synset, _ in labels]
     assert len(labels) == num_classes
     assert synsets == sorted(set(synsets))
-    assert all(len(synset) == 9 and synset[0] == "n" and synset[1:].isdigit() for synset in synsets)
-    assert all(name for _, name in labels)
     names = imagenet_class_names(num_classes)
     assert check_class_names(names, num_classes=num_classes) == tuple(names)
     for name, (synset, original) in zip(names, labels, strict=True):
         assert name in (original, f"{original}_{synset}")
 
 
-def test_the_classes_of_one_are_in_the_other_but_for_one():
-    assert set(read_labels(1000)).difference(read_labels(21843)) == {("n04399382", "teddy")}
-
-
-@pytest.mark.parametrize("num_classes", LABEL_FILES)
 @pytest.mark.parametrize(
-    "kind",
-    [np.asarray, np.ndarray.tolist, keras.ops.convert_to_tensor, jax_array, torch_with_gradient],
+    ("kind", "num_classes"),
+    [
+        (np.asarray, 21843),
+        (np.ndarray.tolist, 1000),
+        (keras.ops.convert_to_tensor, 21843),
+        (jax_array, 1000),
+        (torch_with_gradient, 1000),
+    ],
 )
 def test_order_and_probabilities(kind, num_classes):
     logits = random_logits(3, num_classes)
@@ -118,24 +106,7 @@ def test_order_and_probabilities(kind, num_classes):
     for image, probabilities in zip(decoded, expected, strict=True):
         order = np.argsort(probabilities)[::-1][:5]
         assert [label[:2] for label in image] == [read_labels(num_classes)[i] for i in order]
-        assert all(type(probability) is float for _, _, probability in image)
         np.testing.assert_allclose([label[2] for label in image], probabilities[order], rtol=1e-6)
-
-
-@pytest.mark.parametrize("kind", [keras_bfloat16, torch_bfloat16])
-def test_half_precision(kind):
-    logits = np.zeros((1, 1000), "float32")
-    logits[0, 1] = 8
-    ((label,),) = decode_predictions(kind(logits), top=1)
-    assert label == ("n01443537", "goldfish", pytest.approx(np.exp(8) / (np.exp(8) + 999)))
-
-
-def test_all_classes_sum_to_one():
-    (image,) = decode_predictions(random_logits(1, 1000), top=1000)
-    probabilities = [probability for _, _, probability in image]
-    assert sum(probabilities) == pytest.approx(1)
-    assert probabilities == sorted(probabilities, reverse=True)
-    assert {label[:2] for label in image} == set(read_labels(1000))
 
 
 def test_order_where_probabilities_are_zero_in_floating_point():
@@ -156,33 +127,21 @@ def test_probabilities_stay(dtype):
         assert [label[2] for label in image] == sorted(row.tolist(), reverse=True)[:5]
 
 
-def test_an_empty_batch():
-    assert decode_predictions(np.zeros((0, 1000))) == []
-
-
-def changed(place, value, num_classes=1000):
-    logits = random_logits(3, num_classes)
-    logits[place] = value
+def not_finite():
+    logits = random_logits(3, 1000)
+    logits[1, 7] = np.nan
     return logits
 
 
 @pytest.mark.parametrize(
     ("logits", "top", "message"),
     [
-        (np.zeros(1000), 5, r"`logits` must have the shape .*Received: logits.shape=\(1000,\)"),
-        (np.zeros((2, 10)), 5, r"\(batch, 21843\) .*Received: logits.shape=\(2, 10\)"),
-        (np.zeros((2, 21841)), 5, r"Received: logits.shape=\(2, 21841\)"),
-        (np.zeros((1, 2, 1000)), 5, r"Received: logits.shape=\(1, 2, 1000\)"),
-        (random_logits(1, 1000), 0, "`top` must be an integer from 1 to .* Received: top=0"),
-        (random_logits(1, 1000), 1001, "the 1000 classes. Received: top=1001"),
-        (random_logits(1, 1000), 2.0, "Received: top=2.0"),
-        (changed((1, 7), np.nan), 5, r"`logits` must be finite.*NaN .* in row 1 \(1 of 3 rows\)"),
-        (changed((1, 7), np.inf), 5, "`logits` must be finite"),
-        (np.zeros((2, 21843)), 5, r"head is zero: .*equal to 0.0 in row 0 \(2 of 2 rows\)"),
-        (changed(2, -10, 21843), 5, r"equal to -10.0 in row 2 \(1 of 3 rows\)"),
-        (np.full((1, 1000), 1e-3), 5, "head is zero"),
+        (np.zeros((2, 10)), 5, "`logits` must have the shape"),
+        (random_logits(1, 1000), 1001, "`top` must be an integer from 1 to"),
+        (not_finite(), 5, "`logits` must be finite.* in row 1"),
+        (np.zeros((2, 21843)), 5, "head is zero"),
     ],
 )
-def test_mistakes(logits, top, message):
+def test_logits_that_tell_nothing_are_refused(logits, top, message):
     with pytest.raises(ValueError, match=message):
         decode_predictions(logits, top)

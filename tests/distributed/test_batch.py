@@ -187,7 +187,7 @@ def test_the_parts_of_a_process_that_is_killed_are_written_later(
     killer = threading.Thread(target=kill_one)
     killer.start()
     with pytest.raises(OSError, match="a process ended before its part was written"):
-        processes.write_parts(job, job.missing(), processes=2)
+        process_pool.write_parts(job, job.missing(), processes=2)
     killer.join()
     run(capsys, *arguments, "--output", output)
     assert_same_rows(rows_of(output), expected)

@@ -34,32 +34,24 @@ def kept_numbers(function, images):
     return sum(tensor.untyped_storage().nbytes() // 4 for tensor in kept.values())
 
 
-@pytest.mark.parametrize("size", [64, 224])
-@pytest.mark.parametrize("pooling", ["token", "gap", "map"])
-def test_activations_of_a_vit_are_what_pytorch_keeps(pooling, size):
-    variant = VitOptions(16, 96, 2, 3, 384, image_size=size, pooling=pooling)
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        *((size, {"pooling": kind}) for kind in ("token", "gap", "map") for size in (64, 224)),
+        (160, {"position_embedding": "relative"}),
+        (160, {"position_embedding": "relative", "pooling": "gap"}),
+        (160, {"axial": True, "pooling": "gap"}),
+        (160, {"position_placement": "every_layer"}),
+        (160, {"position_placement": "every_layer_shared", "position_embedding": "learned2d"}),
+    ],
+    ids=str,
+)
+def test_activations_of_a_vit_are_what_pytorch_keeps(size, options):
+    variant = VitOptions(16, 96, 2, 3, 384, image_size=size, **options)
     model = build_model(variant)
     kept = kept_of_an_image(lambda images: model(images, training=True), size, size, 3)
     # The rest is means and deviations of the norms and sums of the attention.
     assert count_activations(variant, size) == pytest.approx(kept, rel=0.03)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"position_embedding": "relative"},
-        {"position_embedding": "relative", "pooling": "gap"},
-        {"axial": True, "pooling": "gap"},
-        {"position_placement": "every_layer"},
-        {"position_placement": "every_layer_shared", "position_embedding": "learned2d"},
-    ],
-    ids=str,
-)
-def test_activations_of_ablations_are_what_pytorch_keeps(options):
-    variant = VitOptions(16, 96, 2, 3, 384, image_size=160, **options)
-    model = build_model(variant)
-    kept = kept_of_an_image(lambda images: model(images, training=True), 160, 160, 3)
-    assert count_activations(variant, 160) == pytest.approx(kept, rel=0.03)
 
 
 def convolve(x, filters, size, stride=1):

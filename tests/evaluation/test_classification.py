@@ -1,9 +1,7 @@
 """Accuracy of a classifier, each image counted once; classes compared by their names."""
 
 import contextlib
-import re
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,7 +9,6 @@ import tensorflow as tf
 from keras_vit.core.text import imagenet_class_names, read_labels
 from keras_vit.data import load
 from keras_vit.evaluation.classification import check_same_classes, evaluate, predictions
-from keras_vit.evaluation.extraction import extract_features
 from keras_vit.evaluation.metrics import confusion_matrix, expected_calibration_error
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.features import digits_classifier
@@ -74,37 +71,12 @@ def test_each_image_counts_once_where_some_are_skipped(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_shard_that_is_not_the_processs_own_is_evaluated_alone(model):
-    test = load("digits", "test", 8, 50, shard=(1, 3))
-    assert evaluate(model, test)["images"] == test.info.num_examples == 120
-
-
-@pytest.mark.slow
-def test_a_dataset_is_evaluated_as_its_batches(model, digits):
-    assert evaluate(model, digits.info.dataset) == evaluate(model, digits)
-
-
-@pytest.mark.slow
-def test_equal_logits_are_no_hits(model, digits, caplog):
-    """As those of an untrained head, of which there is a warning."""
-    evaluate(model, digits)
-    assert not caplog.records
+def test_equal_logits_are_no_hits(model, digits):
+    """Equal logits are ranked by class, as in `argmax`."""
     model.get_layer("head").kernel.assign(np.zeros((8, 10)))
     found = predictions(model, digits)
-    # Equal logits are ranked by class, as in `argmax`.
     np.testing.assert_array_equal(found.is_in_top_5, found.labels < 5)
     np.testing.assert_array_equal(found.is_right, found.labels == 0)
-    (record,) = caplog.records
-    assert "the kernel of the model's head is zero" in record.getMessage()
-
-
-def multi_label(digits, labels):
-    """Return digits with other labels: a row of zeros and ones for each image."""
-    images = np.concatenate([batch for batch, _ in digits.as_numpy_iterator()])[: len(labels)]
-    # Like a dataset of `load` with several labels.
-    dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(4)
-    dataset.class_names, dataset.info = digits.class_names, digits.info
-    return dataset, images
 
 
 @pytest.mark.slow
@@ -113,44 +85,34 @@ def test_images_of_several_labels(model, digits):
     rng = np.random.default_rng(0)
     labels = (rng.random((30, 10)) < 0.2).astype("float32")
     labels[[3, 8, 9, 10, 11, 29]] = 0  # the third batch as a whole
-    dataset, images = multi_label(digits, labels)
-    predicted = to_numpy(model(images)).argmax(-1)
-    right = [labels[i, predicted[i]] for i in range(30) if labels[i].any()]
-    assert 0 < sum(right) < len(right) < 30
-    results = evaluate(model, dataset)
-    logits = to_numpy(model(images))[labels.any(axis=1)]
-    places = logits.argsort(axis=-1).argsort(axis=-1)
-    top_5 = np.mean([max(places[i][own > 0]) >= 5 for i, own in enumerate(labels[labels.any(1)])])
-    assert 0 < top_5 < 1
-    assert results == {
-        "images": len(right),
-        "accuracy": pytest.approx(np.mean(right)),
-        "top_5_accuracy": pytest.approx(top_5),
+    images = np.concatenate([batch for batch, _ in digits.as_numpy_iterator()])[:30]
+    # Like a dataset of `load` with several labels.
+    dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(4)
+    dataset.class_names, dataset.info = digits.class_names, digits.info
+    counted = labels.any(axis=1)
+    places = to_numpy(model(images)).argsort(axis=-1).argsort(axis=-1)
+    best = [max(own[row > 0]) for own, row in zip(places[counted], labels[counted], strict=True)]
+    assert 0 < np.mean(np.equal(best, 9)) < np.mean(np.greater_equal(best, 5)) < 1
+    assert evaluate(model, dataset) == {
+        "images": counted.sum(),
+        "accuracy": pytest.approx(np.mean(np.equal(best, 9))),
+        "top_5_accuracy": pytest.approx(np.mean(np.greater_equal(best, 5))),
     }
-    assert len(predictions(model, dataset).predicted) == len(right)
-
-
-@pytest.mark.slow
-def test_the_models_compilation_stays(model, digits):
-    optimizer = keras.optimizers.SGD()
-    model.compile(optimizer, "mse")
-    evaluate(model, digits)
-    assert model.optimizer is optimizer
+    assert len(predictions(model, dataset).predicted) == counted.sum()
 
 
 @pytest.mark.slow
 def test_other_classes_and_logits_that_are_not_finite(model, digits):
-    with pytest.raises(ValueError, match="must have the model's 3 classes.*10 classes"):
+    with pytest.raises(ValueError, match="must have the model's 3 classes"):
         evaluate(digits_classifier(3), digits)
     model.get_layer("head").kernel.assign(np.full((8, 10), np.nan))
-    with pytest.raises(ValueError, match="finite logits. Received: 359 of 359 images without"):
+    with pytest.raises(ValueError, match="finite logits"):
         evaluate(model, digits)
 
 
-@pytest.mark.parametrize("function", [evaluate, extract_features])
-def test_a_dataset_without_an_end(function, model):
+def test_a_dataset_without_an_end_is_refused(model):
     with pytest.raises(ValueError, match="The dataset must have an end"):
-        function(model, load("digits", "test", 8, 50, repeat=True))
+        evaluate(model, load("digits", "test", 8, 50, repeat=True))
 
 
 WNIDS = ["n01440764", "n01443537"]
@@ -162,24 +124,17 @@ WORDS = imagenet_class_names(1000)
     ("model_names", "data_names", "must_be_equal", "message"),
     [
         (["cat", "dog"], ["cat", "dog"], True, None),
+        (["tench", "goldfish"], WNIDS, False, None),
+        (SYNSETS, WORDS, True, None),
         (["cat", "dog"], ["Cat", "Dog"], True, "must have the model's .* in this order"),
         (["dog", "cat"], ["cat", "dog"], False, "must have the model's .* in this order"),
         (["cat", "dog"], ["ant", "cat"], False, "must have the model's .* in this order"),
-        (["cat", "dog"], ["cats", "dogs"], False, "different names .*'cat' is 'cats'"),
-        (["tench", "goldfish"], WNIDS, False, None),
-        (SYNSETS, WORDS, True, None),
-        (WORDS, SYNSETS, True, None),
         (WORDS, SYNSETS[1:] + SYNSETS[:1], True, "must have the model's .* in this order"),
-        (["cat", "dog"], ["ant", "cat", "dog"], True, "must .* 2 classes.*Received: 3 classes"),
         (["cat", "dog"], ["ant", "bee", "cat"], False, "must have the model's 2 .* 3 classes"),
     ],
 )
 def test_classes_of_model_and_data(model_names, data_names, must_be_equal, message, caplog):
-    is_error = message is not None and message.startswith("must")
-    expected = pytest.raises(ValueError, match=message) if is_error else contextlib.nullcontext()
+    expected = pytest.raises(ValueError, match=message) if message else contextlib.nullcontext()
     with expected:
         check_same_classes(model_names, data_names, must_be_equal)
-    if message is None or is_error:
-        assert not caplog.messages
-    else:
-        assert re.search(message, caplog.text)
+    assert not caplog.messages

@@ -1,6 +1,5 @@
 """Evaluation by two processes with a share each, compared with one process."""
 
-import numpy as np
 import pytest
 
 from keras_vit.cli import main
@@ -28,41 +27,17 @@ def photos(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module")
-def data(photos):
-    return ("--data", "digits", f"folder:{photos}")
-
-
-@pytest.fixture(scope="module")
-def expected(data):
-    """Return the metrics of one process on one device."""
-    return printed_json(start(MODULE, *data, "--strategy", "none", **ON_JAX))
-
-
-def assert_same(found, expected):
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours["confusion"] == theirs["confusion"]
-        assert np.sum(ours["confusion"]) == ours["images"]
-        for name in theirs.keys() - {"confusion", "share"}:
-            assert ours[name] == pytest.approx(theirs[name], rel=0, abs=1e-6)
-
-
-# The command in two processes runs in CI.
-@pytest.mark.large
-def test_two_processes(data, expected):
-    assert [figures["images"] for figures in expected] == [359, 131 - len(BROKEN)]
-    shares = []
-    for process in start_two(MODULE, *data, "--strategy", "data_parallel", **ON_JAX):
-        found = printed_json(process)
-        assert_same(found, expected)
-        shares.append([figures["share"] for figures in found])
-    assert np.sum(shares, axis=0).tolist() == [359, 131]
-
-
 @pytest.mark.processes
-def test_two_devices(data, expected):
-    process = start(MODULE, *data, "--strategy", "data_parallel", "--devices", "2", **ON_JAX)
-    assert_same(printed_json(process), expected)
+def test_two_devices_and_two_processes_have_the_metrics_of_one(photos):
+    command = (MODULE, "--data", "digits", f"folder:{photos}", "--strategy")
+    expected = printed_json(start(*command, "none", **ON_JAX))
+    assert [figures["images"] for figures in expected] == [359, 131 - len(BROKEN)]
+    on_devices = start(*command, "data_parallel", "--devices", "2", **ON_JAX)
+    for process in (on_devices, *start_two(*command, "data_parallel", **ON_JAX)):
+        for ours, theirs in zip(printed_json(process), expected, strict=True):
+            assert ours["confusion"] == theirs["confusion"]
+            for name in theirs.keys() - {"confusion"}:
+                assert ours[name] == pytest.approx(theirs[name], rel=0, abs=1e-6)
 
 
 @pytest.mark.processes

@@ -2,11 +2,9 @@
 
 import itertools
 import json
-import sys
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.preprocessing import StandardScaler
@@ -81,14 +79,6 @@ def test_small_classes_contribute_what_they_have(caplog):
     assert "3 of the 4 classes have fewer than 25 images" in caplog.text
 
 
-def test_a_constant_feature_does_no_harm():
-    train, labels, test, test_labels = clusters(noise=0.1)
-    with_constant = [np.pad(x, ((0, 0), (0, 1)), constant_values=0.1) for x in (train, test)]
-    found = fewshot_accuracies(with_constant[0], labels, with_constant[1], test_labels, 3)
-    assert found == fewshot_accuracies(train, labels, test, test_labels, 3)
-    assert min(found.values()) > 0.9
-
-
 @pytest.mark.parametrize("num_examples", [400, 65, 64, 63, 20])
 @pytest.mark.parametrize("l2", [1.0, 1024.0])
 def test_solver_is_the_direct_solution(num_examples, l2):
@@ -102,13 +92,6 @@ def test_solver_is_the_direct_solution(num_examples, l2):
     np.testing.assert_allclose(solve_least_squares(x, y, l2), direct, rtol=0, atol=1e-9)
 
 
-def test_many_tests_are_scored_in_parts(monkeypatch):
-    data = clusters()
-    expected = fewshot_accuracies(*data, 3)
-    monkeypatch.setattr("keras_vit.evaluation.fewshot._CHUNK", 7)
-    assert fewshot_accuracies(*data, 3) == expected
-
-
 def test_nearest_neighbors_are_weighted_votes():
     train, labels, test, test_labels = clusters()
     similarity = cosine_similarity(test.astype("float64"), train.astype("float64"))
@@ -119,9 +102,6 @@ def test_nearest_neighbors_are_weighted_votes():
     found = fewshot_accuracies(train, labels, test, test_labels, 3, method="knn")
     expected = np.mean(votes.argmax(axis=1) == test_labels)
     assert found == {("all", 0): pytest.approx(expected, abs=1e-9)}
-    # Fewer examples than neighbors.
-    few = fewshot_accuracies(train, labels, test, test_labels, 3, shots=(1, 2), method="knn")
-    assert len(few) == 6
 
 
 @pytest.mark.parametrize(("l2", "inverse"), [(None, 1.0), (100.0, 0.01)])
@@ -136,53 +116,27 @@ def test_linear_probe_is_scikit_learns(l2, inverse):
     assert found["all", 0] == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_linear_probe_that_does_not_converge_says_so(monkeypatch):
-    monkeypatch.setattr("keras_vit.evaluation.fewshot._MAX_ITERATIONS", 1)
-    with pytest.warns(ConvergenceWarning):
-        fewshot_accuracies(*clusters(), 3, method="linear-probe")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"shots": (0,)}, "`shots` must be positive"),
-        ({"shots": (5, -1)}, "`shots` must be positive"),
-        ({"method": "svm"}, "`method` must be one of .*Received: method='svm'"),
-        ({"l2": 0}, "`l2` must be a positive number"),
-        ({"l2": float("nan")}, "`l2` must be a positive number"),
-        ({"l2": 1.0, "method": "knn"}, "for a method that has it.*method='knn'"),
-    ],
-)
-def test_wrong_settings(options, message):
-    with pytest.raises(ValueError, match=message):
-        fewshot_accuracies(*clusters(), 3, **options)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({1: np.zeros(7, "int32")}, "`train_labels` must be as many.*Received: 7 for 40"),
-        ({1: np.full(40, -1)}, "`train_labels` must be .* from 0 to 2"),
-        ({3: np.full(80, 3)}, "`test_labels` must be .* from 0 to 2"),
-        ({2: np.full((80, 5), np.nan)}, "`test_features` must be finite"),
+        ({"shots": (5, -1)}, "`shots` must be positive"),
+        ({"method": "svm"}, "`method` must be one of"),
+        ({"l2": float("nan")}, "`l2` must be a positive number"),
+        ({"l2": 1.0, "method": "knn"}, "for a method that has it"),
+        ({"train_labels": np.zeros(7, "int32")}, "`train_labels` must be as many"),
+        ({"test_labels": np.full(80, 3)}, "`test_labels` must be .* from 0 to 2"),
+        ({"test_features": np.full((80, 5), np.nan)}, "`test_features` must be finite"),
     ],
 )
-def test_wrong_examples(changes, message):
-    data = [changes.get(index, array) for index, array in enumerate(clusters())]
+def test_accuracies_that_would_mean_nothing_are_refused(changes, message):
+    names = ("train_features", "train_labels", "test_features", "test_labels")
+    options = dict(zip(names, clusters(), strict=True)) | {"num_classes": 3} | changes
     with pytest.raises(ValueError, match=message):
-        fewshot_accuracies(*data, 3)
+        fewshot_accuracies(**options)
 
 
-@pytest.mark.parametrize("method", ["knn", "linear-probe"])
-def test_scikit_learn_is_missing(method, monkeypatch):
-    """This shows before features are computed."""
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ImportError, match="sklearn"):
-        evaluate_fewshot(None, "digits", method=method)
-
-
-def test_splits_that_overlap():
-    with pytest.raises(ValueError, match="must not overlap. Received: train_split='train\\+test'"):
+def test_splits_that_overlap_are_refused():
+    with pytest.raises(ValueError, match="must not overlap"):
         evaluate_fewshot(tiny_model(), "digits", train_split="train+test")
 
 
@@ -193,9 +147,6 @@ def test_datasets_instead_of_a_name():
     pair = [load("digits", split, 8, 50, central_crop_from=8) for split in ("train", "test")]
     expected = evaluate_fewshot(model, "digits", central_crop_from=8)
     assert evaluate_fewshot(model, pair) == expected
-    assert evaluate_fewshot(model, [batches.info.dataset for batches in pair]) == expected
-    with pytest.raises(TypeError, match="cache"):
-        evaluate_fewshot(model, pair, cache="features")
     pair[1] = load("digits", "test", 8, 50, classes=("0", "1"))
     with pytest.raises(ValueError, match="must have the same classes"):
         evaluate_fewshot(model, pair)

@@ -1,18 +1,15 @@
 """Metrics of arrays, compared with scikit-learn and the definitions, and their figure."""
 
-import keras
 import numpy as np
 import pytest
 import sklearn.metrics
 
 from keras_vit.evaluation.metrics import (
-    class_rows,
     confusion_matrix,
     expected_calibration_error,
     per_class_accuracy,
     write_confusion,
 )
-from keras_vit.inspection.figures.charts import draw_confusion
 
 
 @pytest.fixture
@@ -39,12 +36,6 @@ def test_accuracy_of_a_class_is_scikit_learns_recall(labels_and_predicted):
     )
     np.testing.assert_allclose(per_class_accuracy(labels, predicted, 7), recall)
     assert np.isnan(recall[5])
-    assert recall[2] == 0
-
-
-def test_most_frequent_mistakes():
-    rows = class_rows(np.array([[9, 1, 2], [0, 3, 0], [4, 4, 0]]), "abc")
-    assert [mistake for *_, mistake in rows] == ["c (2)", "-", "a (4)"]
 
 
 def by_definition(probabilities, is_right, num_bins):
@@ -68,34 +59,10 @@ def test_calibration_error_is_the_definitions(num_bins):
     assert error == pytest.approx(expected, abs=1e-12)
 
 
-def test_calibration_error_by_hand():
-    # Bins of a half. The first has 0.3 and 0.5: mean 0.4, none right. The second 0.6 and 1: mean
-    # 0.8, half of them right. (2 * 0.4 + 2 * 0.3) / 4.
-    probabilities, is_right = [0.3, 0.5, 0.6, 1.0], [False, False, True, False]
-    assert expected_calibration_error(probabilities, is_right, 2) == pytest.approx(0.35)
-    # In one bin the two errors cancel.
-    assert expected_calibration_error([0.9, 0.1], [False, True], 1) == 0
-    assert expected_calibration_error([0.9, 0.1], [False, True], 2) == pytest.approx(0.9)
-    assert expected_calibration_error([1.0, 1.0], [True, True]) == 0
-    assert np.isnan(expected_calibration_error([0.5, np.nan], [True, True]))
-
-
 @pytest.mark.parametrize("pair", [([0, 2], [0, 1]), ([0, 1], [-1, 1])])
 def test_numbers_that_are_no_classes(pair):
     with pytest.raises(ValueError, match="invalid entry"):
         confusion_matrix(*pair, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [3, 45])
-def test_confusion_is_drawn(count, tmp_path):
-    matrix = np.random.default_rng(0).integers(0, 9, (count, count))
-    matrix[1] = 0
-    names = [rf"class $\{index}$" for index in range(count)]
-    draw_confusion(matrix, names, tmp_path / "matrix.png")
-    pixels = keras.utils.img_to_array(keras.utils.load_img(tmp_path / "matrix.png"))
-    assert min(pixels.shape[:2]) > 500
-    assert pixels.std() > 10
 
 
 def test_a_confusion_matrix_is_written_whole(tmp_path):

@@ -15,7 +15,7 @@ from keras_vit.experiments import benchmark as benchmark_module
 from keras_vit.experiments import benchmark_process
 from keras_vit.experiments.benchmark import Cost, benchmark, estimate_largest_batch
 from keras_vit.inspection.figures.charts import draw_costs
-from keras_vit.models.surgery import dense_parts
+from keras_vit.models.surgery import dense_layers
 from tests.fixtures.models import classifier
 
 TINY = "ViT_Ti16(depth=1, embedding_dim=16, mlp_dim=32, num_heads=2, patch_size=8)"
@@ -153,7 +153,7 @@ def test_a_trained_model_keeps_its_size_and_kernels_unless_it_is_trained_or_chan
         make(None, "training", None),
         make(48, "forward", "float32"),
     )
-    modes = [{part.quantization_mode for part in dense_parts(m)} - {None} for m in (own, trained)]
+    modes = [{part.quantization_mode for part in dense_layers(m)} - {None} for m in (own, trained)]
     assert modes == [{"int8"}, set()]
     assert (own.input_shape[1], own.output_shape[1], trained.output_shape[1]) == (24, 3, 1000)
     assert changed.input_shape[1] == 48
@@ -161,7 +161,7 @@ def test_a_trained_model_keeps_its_size_and_kernels_unless_it_is_trained_or_chan
     assert dtypes == ["bfloat16", "bfloat16", "float32"]
     benchmark_process.make_step(trained, "training", 1)
     assert len(trained.trainable_variables) == len(trained.variables)
-    measured = benchmark_process.measure(run_directory, None, "forward", None, 1, 0.01)
+    measured = benchmark_process.measure_speed(run_directory, None, "forward", None, 1, 0.01)
     assert measured[-1] == "int8_from_mixed_bfloat16"
 
 
@@ -170,7 +170,7 @@ def test_a_trained_model_keeps_its_size_and_kernels_unless_it_is_trained_or_chan
 def test_a_model_of_any_size_and_four_channels_is_measured(task, tmp_path):
     model = keras_vit.resize(classifier(image_size=16, image_channels=4))
     model.save(tmp_path / "any.keras")
-    measured = benchmark_process.measure(str(tmp_path / "any.keras"), 24, task, None, 1, 0.01)
+    measured = benchmark_process.measure_speed(str(tmp_path / "any.keras"), 24, task, None, 1, 0.01)
     assert measured[-2] == 24
 
 
@@ -178,4 +178,4 @@ def test_a_model_of_any_size_and_four_channels_is_measured(task, tmp_path):
 def test_the_size_of_wide_images_is_that_of_squares_with_as_many_pixels(tmp_path):
     classifier(image_size=(8, 32)).save(tmp_path / "wide.keras")
     path = str(tmp_path / "wide.keras")
-    assert benchmark_process.measure(path, None, "forward", None, 1, 0.01)[-2] == 16
+    assert benchmark_process.measure_speed(path, None, "forward", None, 1, 0.01)[-2] == 16

@@ -24,17 +24,17 @@ def measured(calls):
 
 def test_a_grid_runs_only_what_has_no_result(tmp_path):
     calls, path = [], tmp_path / "new"
-    grid(settings_of("a"), [0], measured(calls), path, FACTS)
-    rows = grid(settings_of("a"), [0, 1], measured(calls), path, FACTS)
+    grid(settings_of("a"), [0], measured(calls), path, CONDITIONS)
+    rows = grid(settings_of("a"), [0, 1], measured(calls), path, CONDITIONS)
     # Another model has no results yet.
-    grid(settings_of("b", "a"), [0], measured(calls), path, FACTS)
+    grid(settings_of("b", "a"), [0], measured(calls), path, CONDITIONS)
     assert calls == [("a", 0)] * 3 + [("a", 1)] * 3 + [("b", 0)] * 3
     assert by_setting(rows, "accuracy")["a, class token"] == [0.01, 0.041]
     assert [row["seed"] for row in read_results(path / "results.csv")] == [0] * 3 + [1] * 3 + [
         0
     ] * 3
     # The rows that are asked for.
-    (row,) = grid({"a, attention": "a"}, [1], measured(calls), path, FACTS)
+    (row,) = grid({"a, attention": "a"}, [1], measured(calls), path, CONDITIONS)
     assert (row["setting"], row["seed"]) == ("a, attention", 1)
 
 

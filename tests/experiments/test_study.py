@@ -6,7 +6,7 @@ from keras_vit.experiments import study
 from keras_vit.experiments.grid import grid
 from keras_vit.experiments.study_run import Plan
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
-from keras_vit.training import job
+from keras_vit.training import trainer
 from tests.fixtures.images import encode, random_image, write_folder
 from tests.fixtures.small_runs import no_training, small_recipe
 
@@ -48,7 +48,7 @@ def test_a_study_has_a_setting_for_each_model_and_value():
     ],
 )
 def test_a_study_that_would_fail_later_is_not_begun(name, options, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "train", no_training)
+    monkeypatch.setattr(trainer, "train", no_training)
     recipe = small_recipe(image_size=32)
     with pytest.raises(ValueError, match=message):
         study(name, recipe, "digits", tmp_path / "study", **options)
@@ -64,7 +64,9 @@ def test_digests_of_a_study(tmp_path):
     assert plan.conditions() == before
     for path in root.rglob("*.jpg"):
         path.write_bytes(encode(random_image(), "JPEG"))
-    digests = [facts[f"data {data}"]["train digest"] for facts in (before, plan.facts())]
+    digests = [
+        conditions[f"data {data}"]["train digest"] for conditions in (before, plan.conditions())
+    ]
     assert digests[0] != digests[1]
     options = {"classes": ("0", "1"), "fewshot_classes": ("2", "3"), "fewshot_data": "digits"}
     conditions = Plan("data-size", "digits_pretrain", "digits", "study", **options).conditions()
@@ -76,8 +78,10 @@ def test_digests_of_a_study(tmp_path):
 def test_each_pretraining_set_has_digests(tmp_path):
     names = [f"folder:{write_folder(tmp_path / n, ('cat', 'dog'), count=10)}" for n in "ab"]
     options = {"values": names, "finetune": "digits_finetune", "finetune_data": "digits"}
-    facts = Plan("datasets", "digits_pretrain", None, tmp_path / "study", **options).facts()
-    found = *(facts[f"data {name}"] for name in names), facts["finetune_data"]
+    conditions = Plan(
+        "datasets", "digits_pretrain", None, tmp_path / "study", **options
+    ).conditions()
+    found = *(conditions[f"data {name}"] for name in names), conditions["finetune_data"]
     assert len({of["train digest"] for of in found}) == 2
 
 

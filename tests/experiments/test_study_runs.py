@@ -12,12 +12,12 @@ from keras_vit.experiments.study_run import (
     Plan,
     Trained,
     choose_values,
-    measure,
+    measure_setting,
     train_setting,
     training_exaflops,
 )
 from keras_vit.models import find_variant
-from keras_vit.training import job
+from keras_vit.training import trainer
 from keras_vit.training.callbacks import NotFiniteError
 from keras_vit.training.recipe import RECIPES
 from tests.fixtures.small_runs import small_model, small_recipe
@@ -90,7 +90,7 @@ def test_the_best_values_at_the_end_of_training_are_chosen_once(tmp_path, monkey
         if ACCURACIES[values] is None:
             raise NotFiniteError("the loss is NaN")
         history = [{"val_accuracy": 0.9}, {"val_accuracy": ACCURACIES[values]}]
-        return Trained(job.Run(None, history, plan.workdir, plan.recipe), 1, 1.0)
+        return Trained(trainer.Run(None, history, plan.workdir, plan.recipe), 1, 1.0)
 
     monkeypatch.setattr("keras_vit.experiments.study_run.train_setting", train)
     recipe = dataclasses.replace(RECIPES["digits_pretrain"], seed=5)
@@ -102,5 +102,5 @@ def test_the_best_values_at_the_end_of_training_are_chosen_once(tmp_path, monkey
     rows = read_results(tmp_path / "tuning" / "results.csv")
     assert [row["accuracy"] for row in rows] == [0.5, 0.75, None, 0.75]
     # Masked patches have no accuracy to choose by.
-    masked = dataclasses.replace(setting, changes={"loss": "mean_colour", "pre_logits": False})
+    masked = dataclasses.replace(setting, changes={"loss": "mean_color", "pre_logits": False})
     assert choose_values(plan, masked) is masked and len(tried) == 4

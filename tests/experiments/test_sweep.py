@@ -41,7 +41,7 @@ def test_a_learning_rate_that_diverges_has_no_accuracy(tmp_path):
 def test_a_stopped_choice_goes_on(tmp_path):
     """Learning rates that are recorded are not tried again, and other settings are refused."""
     recipe, tried = small_recipe(learning_rates=(0.01, 0.1)), []
-    facts = {"model": "a"}
+    conditions = {"model": "a"}
 
     def train(recipe, workdir):
         tried.append((recipe.learning_rate, workdir))
@@ -50,13 +50,13 @@ def test_a_stopped_choice_goes_on(tmp_path):
         return [{"val_accuracy": recipe.learning_rate}]
 
     with pytest.raises(KeyboardInterrupt):
-        choose_learning_rate(recipe, train, tmp_path / "sweep", facts=facts)
-    recipe, found = choose_learning_rate(recipe, train, tmp_path / "sweep", facts=facts)
+        choose_learning_rate(recipe, train, tmp_path / "sweep", conditions=conditions)
+    recipe, found = choose_learning_rate(recipe, train, tmp_path / "sweep", conditions=conditions)
     assert (recipe.learning_rate, found) == (0.1, {0.01: 0.01, 0.1: 0.1})
     first, second = ((rate, tmp_path / "sweep" / f"{rate:g}") for rate in (0.01, 0.1))
     assert tried == [first, second, second]
     other = dataclasses.replace(recipe, steps=99)
     with pytest.raises(ValueError, match="begun with. Received: recipe.learning_rate=0.1"):
-        choose_learning_rate(other, train, tmp_path / "sweep", facts=facts)
+        choose_learning_rate(other, train, tmp_path / "sweep", conditions=conditions)
     with pytest.raises(ValueError, match="model='b' instead of 'a'"):
-        choose_learning_rate(recipe, train, tmp_path / "sweep", facts={"model": "b"})
+        choose_learning_rate(recipe, train, tmp_path / "sweep", conditions={"model": "b"})

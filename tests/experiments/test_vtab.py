@@ -23,7 +23,7 @@ from keras_vit.experiments.vtab_tables import (
     mean_accuracies,
     table_rows,
 )
-from keras_vit.training import job
+from keras_vit.training import trainer
 from keras_vit.training.recipe import RECIPES
 from keras_vit.training.save_callbacks import SaveState
 from tests.data.sources.test_tfds import made_up
@@ -106,14 +106,14 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
     assert tuple(accuracies) == RUN
     for task in RUN:
         directory = tmp_path / "vtab" / f"{task[5:]}-seed-0"
-        conditions = json.loads((directory / "run.json").read_text())
-        assert (conditions["data"], conditions["split"]) == (task, "train+validation")
+        facts = json.loads((directory / "run.json").read_text())
+        assert (facts["data"], facts["split"]) == (task, "train+validation")
         model = keras.models.load_model(directory / "last.keras")
         test = load(task, "test", 8, 40, data_dir=data_dir)
         assert accuracies[task] == pytest.approx(evaluate(model, test)["accuracy"])
     mean = 100 * np.mean([accuracies[task] for task in RUN])
     assert out.splitlines()[-2].endswith(f" {mean:.2f} %")
-    monkeypatch.setattr(job, "train", no_training)
+    monkeypatch.setattr(trainer, "train", no_training)
     # The data are not needed any more.
     assert run(capsys, *command, "--data-dir", tmp_path).count("done before") == 2
     # Without `--keep-models` they are deleted.
@@ -126,13 +126,13 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
 def test_a_learning_rate_is_chosen_on_200_images(command, tmp_path, capsys, monkeypatch):
     trained = []
 
-    def train(recipe, model, data, workdir, split, validation, data_dir, facts=None, **options):
+    def train(recipe, model, data, workdir, split, validation, data_dir, metadata=None, **options):
         splits = (
             part and find_source(data, part, data_dir=data_dir) for part in (split, validation)
         )
         counts = [source and source.num_examples for source in splits]
         where = str(workdir.relative_to(tmp_path / "vtab"))
-        trained.append((where, recipe.learning_rate, *counts, (conditions or {}).get("sweep")))
+        trained.append((where, recipe.learning_rate, *counts, (metadata or {}).get("sweep")))
         history = [{"val_accuracy": accuracies[recipe.learning_rate]}]
         return trainer.Run(tiny_model(num_classes=2), history, workdir, recipe)
 

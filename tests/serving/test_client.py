@@ -10,7 +10,7 @@ from PIL import Image
 from keras_vit.cli.client import Client, most_likely
 from keras_vit.cli.predict import Predict
 from keras_vit.serving.client import BadImageError
-from keras_vit.serving.encoded import read_image
+from keras_vit.serving.image_files import read_image
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.models import files
 from tests.fixtures.serving.asking import BOTH, BROKEN, NAMES, ask, expected_logits
@@ -161,7 +161,7 @@ def test_the_command_goes_on_after_bad_images_and_fails(server, tmp_path, capsys
 def test_the_command_prints_no_classes_of_what_the_server_cannot_decode(
     name, server, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("keras_vit.serving.encoded.read_image", lambda path: BROKEN)
+    monkeypatch.setattr("keras_vit.serving.image_files.read_image", lambda path: BROKEN)
     with pytest.raises(SystemExit, match="1"):
         Client((tmp_path / "a.png",), server.url("grpc", name)).run()
     assert not capsys.readouterr().out

@@ -61,10 +61,10 @@ def test_weights_that_are_not_finite_are_refused(format, tmp_path):
 @pytest.mark.slow
 def test_a_record_describes_the_model(tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=2, image_size=16, num_registers=4, dropout=0.1)
-    facts = {"source": "ViT_Ti16/augreg", "accuracy": 0.75}
-    path = export(model, tmp_path / "pets", format="onnx", facts=facts)
+    metadata = {"source": "ViT_Ti16/augreg", "accuracy": 0.75}
+    path = export(model, tmp_path / "pets", format="onnx", metadata=metadata)
     found = json.loads((path / "model.json").read_text())
-    assert facts.items() <= found.items()
+    assert metadata.items() <= found.items()
     # Dropout is for training.
     assert (found["variant"], found["options"]) == ("ViT_Ti16", {"num_registers": 4})
     assert found["image_size"] == [16, 16] and found["num_classes"] == 2

@@ -13,6 +13,7 @@ from keras_vit.data.images.geometry import read_evaluation_image
 from keras_vit.experiments.model_and_data import open_trained
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS
+from keras_vit.serving.image_files import preprocess_files
 from keras_vit.serving.runner import load_runner
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder

@@ -44,13 +44,13 @@ def test_images_of_a_folder_are_those_of_datasets(photographs):
     below = photographs / "below"
     (below / "7.JPG").rename(below / "7")
     (below / "._0.JPG").write_bytes(b"of a Mac")
-    assert find_images([photographs]) == sorted(below.glob("[0-9]*"))
+    assert list_image_files([photographs]) == sorted(below.glob("[0-9]*"))
 
 
 def test_broken_images_of_a_folder_are_left_out(photographs):
     broken = photographs / "below" / "3.JPG"
     broken.write_bytes(broken.read_bytes()[:40])
-    files = find_images([photographs])
+    files = list_image_files([photographs])
     assert without_broken(files) == [file for file in files if file != broken]
 
 

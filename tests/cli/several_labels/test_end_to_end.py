@@ -14,7 +14,7 @@ import tensorflow as tf
 import keras_vit
 from keras_vit.cli import main
 from keras_vit.data import load
-from keras_vit.models.files import load_model
+from keras_vit.models.keras_files import load_model
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import encode

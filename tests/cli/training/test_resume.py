@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from keras_vit.cli import main
-from keras_vit.training.saving import SaveState
+from keras_vit.training.save_callbacks import SaveState
 from tests.fixtures.commands import error_of, failure_of
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import save_small_model, small_model, small_recipe

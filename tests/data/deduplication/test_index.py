@@ -29,25 +29,6 @@ def test_index_finds_what_comparing_all_finds(kind, max_distance):
     np.testing.assert_array_equal(nearest, np.where(found, distances.min(axis=1), -1))
 
 
-@pytest.mark.parametrize(("kind", "words", "flips"), [("random", 9, 2), ("skewed", 12, 1)])
-def test_index_finds_what_faiss_finds(kind, words, flips):
-    """With 9 words and 2 flips faiss is exact up to 26 bits, with 12 words and 1 flip up to 23."""
-    faiss = pytest.importorskip("faiss")
-    rng = np.random.default_rng(0)
-    hashes = near_zero(2000, rng)
-    if kind == "random":
-        hashes = rng.integers(0, 2**16, (2000, WORDS), "uint16")
-    queries = hashes[rng.integers(0, 2000, 500)] ^ near_zero(500, rng)
-    index = faiss.IndexBinaryMultiHash(16 * WORDS, words, 16 * WORDS // words)
-    index.nflip = flips
-    index.add(hashes.view("uint8"))
-    distances, _ = index.search(queries.view("uint8"), 1)
-    expected = np.where(distances[:, 0] <= MAX_DISTANCE, distances[:, 0], -1)
-    assert (expected >= 0).sum() > 100
-    _, nearest = HashIndex(hashes, MAX_DISTANCE).nearest(queries)
-    np.testing.assert_array_equal(nearest, expected)
-
-
 def test_many_equal_hashes_are_looked_up_once():
     equal = np.full((100_000, WORDS), 5, "uint16")
     indices, distances = HashIndex(equal, MAX_DISTANCE).nearest(equal)

@@ -2,21 +2,19 @@
 
 import hashlib
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_vit.data import AUGMENTATIONS, Augmentation, load
 from keras_vit.data.images import augment
-from keras_vit.data.images.preprocessing import find_augmentation
 from tests.fixtures.commands import run_python
 from tests.fixtures.images import assert_same, in_a_dataset
 from tests.fixtures.photos import cut_out, photographs
 
 # "How to train your ViT?", figure 4, and `configs/vit_i21k.py` of big_vision: layers, magnitude,
 # MixUp's parameter.
-AUGREG = {
+PUBLISHED = {
     "none": (0, 0, 0.0),
     "light1": (2, 0, 0.0),
     "light2": (2, 10, 0.2),
@@ -24,6 +22,10 @@ AUGREG = {
     "medium2": (2, 15, 0.5),
     "strong1": (2, 20, 0.5),
     "strong2": (2, 20, 0.8),
+    # `bit_hyperrule.py` of big_transfer.
+    "bit": (0, 0, 0.1),
+    # `configs/proj/distill/bit_i1k.py` of big_vision.
+    "mixup": (0, 0, 1.0),
 }
 IMAGE = np.asarray(cut_out(photographs()["flower"], (48, 40), seed=0), "float32")
 
@@ -37,44 +39,25 @@ def medium():
     return augment.rand_augment(2, 15)
 
 
-def test_settings_are_augregs():
+def test_settings_are_the_published_ones():
     rows = {name: (row.layers, row.magnitude, row.mixup) for name, row in AUGMENTATIONS.items()}
-    assert {name: rows[name] for name in AUGREG} == AUGREG
-    assert set(rows) == {*AUGREG, "light0", "bit", "mixup"}
-    # `bit_hyperrule.py` of big_transfer.
-    assert rows["bit"] == (0, 0, 0.1)
-    # `configs/proj/distill/bit_i1k.py` of big_vision.
-    assert rows["mixup"] == (0, 0, 1.0)
-    assert find_augmentation("medium2") is AUGMENTATIONS["medium2"]
-    assert find_augmentation(Augmentation(erasing=0.5)).erasing == 0.5
+    assert {name: rows[name] for name in PUBLISHED} == PUBLISHED
 
 
 @pytest.mark.slow
 def test_rand_augment_is_seeded_and_keeps_the_range(medium):
     results = [medium(IMAGE, seed(number)).numpy() for number in range(40)]
-    for number, result in enumerate(results):
+    for result in results:
         assert result.shape == IMAGE.shape
         assert result.dtype == "float32"
         assert 0 <= result.min() <= result.max() <= 255
-        np.testing.assert_array_equal(medium(IMAGE, seed(number)), result)
-    for _ in range(2):
-        seeds = tf.data.Dataset.from_tensor_slices([seed(number) for number in range(40)])
-        mapped = seeds.map(lambda one: medium(IMAGE, one), num_parallel_calls=4)
-        np.testing.assert_array_equal(list(mapped.as_numpy_iterator()), results)
+    seeds = tf.data.Dataset.from_tensor_slices([seed(number) for number in range(40)])
+    mapped = seeds.map(lambda one: medium(IMAGE, one), num_parallel_calls=4)
+    np.testing.assert_array_equal(list(mapped.as_numpy_iterator()), results)
     changed = [not np.array_equal(result, np.trunc(IMAGE)) for result in results]
     # Few pairs of operations leave all pixels as they are.
     assert sum(changed) > 30
     assert len({result.tobytes() for result in results}) > 30
-
-
-def test_rand_augment_does_not_depend_on_the_global_policy(medium):
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        result = augment.rand_augment(2, 15)(IMAGE, seed(3))
-    finally:
-        keras.config.set_dtype_policy(before)
-    np.testing.assert_array_equal(result, medium(IMAGE, seed(3)))
 
 
 @pytest.mark.slow
@@ -94,16 +77,6 @@ for number in range(40):
     image = np.random.default_rng(0).uniform(0, 255, (40, 48, 3)).astype("float32")
     results = [medium(image, seed(number)).numpy() for number in range(40)]
     assert digests == [hashlib.sha256(result).hexdigest() for result in results]
-
-
-@pytest.mark.slow
-def test_a_stronger_magnitude_changes_more():
-    means = []
-    for magnitude in (1, 10, 25):
-        function = augment.rand_augment(1, magnitude)
-        changes = [np.abs(function(IMAGE, seed(n)) - IMAGE).mean() for n in range(40)]
-        means.append(np.mean(changes))
-    assert means == sorted(means)
 
 
 def test_random_erasing():
@@ -129,7 +102,7 @@ FLAT = np.arange(4, dtype="float32")[:, None, None, None] * np.ones((1, 40, 48, 
 def test_mixup_mixes_labels_as_images():
     mix = augment.mixing(Augmentation(mixup=0.8))
     flat = IMAGES.reshape(4, -1)
-    for number in range(5):
+    for number in range(3):
         images, labels = mix(IMAGES, LABELS, seed(number))
         np.testing.assert_allclose(labels.numpy().sum(axis=1), 1, atol=1e-6)
         np.testing.assert_allclose(images.numpy().reshape(4, -1), labels.numpy() @ flat, atol=1e-2)
@@ -171,14 +144,8 @@ def test_augmented_batches_are_reproducible_and_can_be_resumed():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"layers": 1.5}, "`layers` must be a whole number. Received: layers=1.5"),
-        ({"magnitude": 31}, "`magnitude` must be from 0 to 30"),
-        ({"mixup": -1}, "`mixup` must be at least 0"),
-        ({"erasing": 2}, "`erasing` must be from 0 to 1"),
-    ],
+    ("name", "value"), [("layers", 1.5), ("magnitude", 31), ("mixup", -1), ("erasing", 2)]
 )
-def test_wrong_setting(options, message):
-    with pytest.raises(ValueError, match=message):
-        Augmentation(**options)
+def test_settings_out_of_range_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"`{name}` must be"):
+        Augmentation(**{name: value})

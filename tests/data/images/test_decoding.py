@@ -49,12 +49,6 @@ def test_every_kind_is_what_pillow_decodes(name):
         assert declared_size(ODD[name]).numpy().tolist() == [44, 60]
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(ODD) if name.endswith(OF_PILLOW)])
-def test_an_export_does_not_decode_what_pillow_does(name):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Unknown image file format"):
-        in_graph(ODD[name])
-
-
 @pytest.mark.parametrize("file_format", ["GIF", "BMP"])
 def test_a_truncated_file_is_refused(file_format):
     encoded = to_bytes(cut_out(photographs()["china"], (60, 44), seed=1), file_format)
@@ -62,10 +56,14 @@ def test_a_truncated_file_is_refused(file_format):
         decode(encoded[:-200])
 
 
-def test_webp_tells_sizes_beyond_a_byte():
-    for options in ({"lossless": True}, {}, {"lossless": True, "exif": Image.Exif()}):
-        encoded = to_bytes(Image.new("RGB", (1031, 517)), "WEBP", **options)
-        assert declared_size(encoded).numpy().tolist() == [517, 1031]
+WEBP_KINDS = {"VP8 ": {}, "VP8L": {"lossless": True}, "VP8X": {"exif": Image.Exif()}}
+
+
+@pytest.mark.parametrize(("kind", "options"), WEBP_KINDS.items(), ids=WEBP_KINDS)
+def test_webp_tells_sizes_beyond_a_byte(kind, options):
+    encoded = to_bytes(Image.new("RGB", (1031, 517)), "WEBP", **options)
+    assert encoded[12:16] == kind.encode()
+    assert declared_size(encoded).numpy().tolist() == [517, 1031]
 
 
 @pytest.mark.parametrize("name", sorted(BROKEN))
@@ -144,7 +142,7 @@ def test_photographs_are_turned_as_pillow_turns_them():
     for one, mapped in zip(encoded, in_datasets, strict=True):
         expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(one)))).astype(int)
         levels = JPEG_LEVELS if one.startswith(b"\xff\xd8") else 0
-        for turned in (turn(one), turn(tf.constant(one)), mapped):
+        for turned in (turn(one), mapped):
             np.testing.assert_allclose(turned, expected, rtol=0, atol=levels)
 
 
@@ -157,9 +155,3 @@ def test_photographs_that_are_not_upright_are_found():
 def test_orientation_of_anything_else_is_upright(encoded):
     assert read_orientation(encoded) == 1
     assert not is_turned(encoded)
-
-
-def test_nonsense_orientation_is_upright():
-    exif = Image.Exif()
-    exif[0x0112] = 77
-    assert read_orientation(to_bytes(Image.new("RGB", (4, 4)), "PNG", exif=exif)) == 1

@@ -70,50 +70,15 @@ def test_pixels_are_those_of_an_image_of_224():
     assert large["Cutout"] == (120,)
     assert float(small["TranslateX"][0]) == pytest.approx(150 / 7)
     assert float(large["TranslateY"][0]) == 300
-    others = set(NAMES) - {"Cutout", "TranslateX", "TranslateY"}
-    assert {name: small[name] for name in others} == {name: large[name] for name in others}
 
 
-def test_levels_that_wrap_around():
-    """TensorFlow's shift by a negative number of bits, and the original's threshold as uint8."""
+def test_levels_beyond_those_of_the_reference():
+    """The original's threshold is a uint8, and wraps around; its sum is an int64."""
     image = OUTPUTS["image"]
-    for bits in (0, 9, 12):
-        shift = tf.constant([(8 - bits) % 256], tf.uint8)
-        expected = tf.bitwise.left_shift(tf.bitwise.right_shift(image, shift), shift)
-        np.testing.assert_array_equal(operations.posterize(image, bits), expected)
     expected = np.where(image < 768 % 256, image, 255 - image)
     np.testing.assert_array_equal(operations.solarize(image, 768), expected)
-    # The sum is an int64 in the original.
     expected = np.where(image < 128, np.minimum(image.astype(int) + 330, 255), image)
     np.testing.assert_array_equal(operations.solarize_add(image, 330), expected)
-
-
-@pytest.mark.parametrize("size", [(224, 224), (31, 44), (12, 10)])
-def test_operations_that_pillow_has(size):
-    image = photograph(*size)
-    picture = Image.fromarray(image)
-    pairs = [
-        (operations.equalize(image), ImageOps.equalize(picture)),
-        (operations.invert(image), ImageOps.invert(picture)),
-        (operations.posterize(image, 6), ImageOps.posterize(picture, 6)),
-        (operations.solarize(image, 100), ImageOps.solarize(picture, 100)),
-    ]
-    for ours, others in pairs:
-        np.testing.assert_array_equal(ours, np.asarray(others))
-
-
-@pytest.mark.slow
-def test_operations_that_keras_cv_has():
-    from keras_cv.layers import Equalization, Posterization, Solarization
-
-    image = photograph(31, 44)
-    pairs = [
-        (operations.equalize(image), Equalization((0, 255))),
-        (operations.posterize(image, 6), Posterization((0, 255), bits=6)),
-        (operations.solarize(image, 128), Solarization((0, 255), threshold_factor=(128, 128))),
-    ]
-    for ours, layer in pairs:
-        np.testing.assert_array_equal(ours, layer(image.astype("float32")))
 
 
 def test_channels_of_one_value_stay():
@@ -127,7 +92,7 @@ def test_channels_of_one_value_stay():
         np.testing.assert_allclose(result.astype(int), expected, atol=1)
 
 
-@pytest.mark.parametrize("pixels", [0.4, 12.3, -12.3, 7.8, -7.8, 29.7, -40.0, 300.0])
+@pytest.mark.parametrize("pixels", [0.4, 12.3, -7.8, 300.0])
 def test_translations_take_the_nearest_pixel(pixels):
     """As the transformation that the original uses, also between pixels and beyond the image."""
 
@@ -145,22 +110,10 @@ def test_translations_take_the_nearest_pixel(pixels):
     np.testing.assert_array_equal(operations.translate_y(image, pixels), transformed(0, pixels))
 
 
-@pytest.mark.parametrize("name", WITHOUT_CUTOUT)
-def test_images_of_a_few_pixels(name):
-    for height, width in ((1, 1), (1, 3), (2, 2), (3, 1)):
-        values = augment.operation_arguments(15, 1, 224)[name]
-        assert FUNCTIONS[name](random_image(height, width), *values).shape == (height, width, 3)
-
-
-def cut(image, pad, center):
-    """Cutout by a distance to the center."""
-    rows, columns = (np.arange(size) - at for size, at in zip(image.shape, center, strict=False))
-    inside = [(-pad <= distance) & (distance < pad) for distance in (rows, columns)]
-    return np.where((inside[0][:, None] & inside[1])[..., None], 128, image)
-
-
-@pytest.mark.parametrize("pad", [*(pytest.param(n, marks=pytest.mark.slow) for n in (0, 20)), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("pad", [0, 3, 20])
 def test_cutout_at_each_center(pad):
+    """A pixel is cut out by its distance to the center."""
     image = random_image(9, 12)
     centers = np.stack(np.meshgrid(np.arange(9), np.arange(12)), axis=-1).reshape(-1, 2)
     results = in_both_modes(
@@ -171,8 +124,9 @@ def test_cutout_at_each_center(pad):
         ),
         image,
     )
-    expected = [cut(image, pad, center) for center in centers]
-    np.testing.assert_array_equal(results, expected)
+    distances = np.indices((9, 12)) - centers[..., None, None]
+    is_cut = ((-pad <= distances) & (distances < pad)).all(axis=1)
+    np.testing.assert_array_equal(results, np.where(is_cut[..., None], 128, image))
 
 
 @pytest.fixture(scope="module")
@@ -204,29 +158,12 @@ def test_choices_are_uniform_and_independent(drawn):
     assert is_uniform(16 * choices[:, 0] + choices[:, 1], 256)
     assert is_uniform(2 * choices + (signs > 0), 32)
     assert is_uniform(6 * choices + centers[..., 0], 96)
-
-
-def test_cutout_is_as_large_as_in_a_simulation(drawn):
-    centers = drawn[2].reshape(-1, 2)
-    assert is_uniform(9 * centers[:, 0] + centers[:, 1], 54)
-    black = np.zeros((6, 9, 3), "uint8")
-    rng = np.random.default_rng(0)
-    simulated = np.stack([rng.integers(0, 6, 8000), rng.integers(0, 9, 8000)], axis=1)
-    areas = [(cut(black, 2, center) == 128).mean() for center in simulated]
-    ours = [
-        (operations.cutout(black, 2, tf.constant(center)).numpy() == 128).mean()
-        for center in centers[:500]
-    ]
-    assert scipy.stats.ks_2samp(ours, areas).pvalue > 0.001
+    assert is_uniform(9 * centers[..., 0] + centers[..., 1], 54)
 
 
 @pytest.mark.parametrize(
     ("magnitude", "size"),
-    [
-        pytest.param(0, (224, 224), marks=pytest.mark.slow),
-        pytest.param(15, (240, 224), marks=pytest.mark.slow),
-        (27, (32, 40)),
-    ],
+    [pytest.param(15, (240, 224), marks=pytest.mark.slow), (27, (32, 40))],
 )
 def test_rand_augment_applies_what_it_draws(magnitude, size):
     # Between whole numbers and a little outside, as resizing leaves pixels.

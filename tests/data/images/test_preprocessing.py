@@ -1,12 +1,10 @@
 """Named preprocessing, and changes of it."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from keras_vit.data import Preprocessing, load
-from keras_vit.data.images.preprocessing import PRESETS, find_preprocessing
+from keras_vit.data.images.preprocessing import find_preprocessing
 from tests.fixtures.images import assert_same
 
 DIGITS = {"name": "digits", "split": "test", "image_size": 128, "batch_size": 5}
@@ -23,16 +21,13 @@ def first(**options):
         ("original", True, (96, 128), {"min_crop_area": 0.05, "flip": True}),
         ("original", False, 17, {}),
         ("big_vision", True, 48, {"min_crop_area": 0.05, "flip": True}),
-        ("big_vision", False, 224, {"central_crop_from": 256}),
         ("big_vision", False, (384, 384), {"central_crop_from": 448}),
         ("hyper_rule", True, 128, HYPER_RULE),
-        ("hyper_rule", True, 480, {"random_crop_from": 512, "flip": "always"}),
         ("hyper_rule", False, 480, {}),
     ],
 )
 def test_presets(preset, training, image_size, settings):
     assert find_preprocessing(preset, training, image_size) == Preprocessing(**settings)
-    assert PRESETS[preset].source
 
 
 @pytest.mark.slow
@@ -45,31 +40,10 @@ def test_an_object_a_preset_and_single_keywords_give_the_same_batches():
     np.testing.assert_array_equal(changed[0][0][:, :, ::-1], expected[0][0])
 
 
-def test_changes_are_made_to_a_preset():
-    changes = {"augmentation": "light2", "flip": False}
-    info = load(**DIGITS, training=True, preprocessing="original", **changes).info
-    expected = dataclasses.replace(PRESETS["original"].training, **changes)
-    assert info.dataset.maker.preprocessing == expected
-    assert expected.augmentation.mixup == 0.2
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"preprocessing": "vit"}, "`preprocessing` must be one of original, .*'vit'"),
-        ({"preprocessing": 0.05}, "or a `Preprocessing`. Received: preprocessing=0.05"),
-        ({"preprocessing": "big_vision"}, "published for images of 224 and 384 .*=128"),
-        (
-            {"preprocessing": "original", "training": True, "random_crop_from": 160},
-            "At most one of min_crop_area, random_crop_from",
-        ),
-    ],
+    ("preset", "message"),
+    [("vit", "must be one of original"), ("big_vision", "published for images of 224 and 384")],
 )
-def test_wrong_preprocessing(options, message):
+def test_presets_that_there_are_not(preset, message):
     with pytest.raises(ValueError, match=message):
-        load(**DIGITS, **options)
-
-
-def test_an_unknown_argument_is_refused():
-    with pytest.raises(TypeError, match="'flipp'"):
-        load(**DIGITS, flipp=True)
+        load(**DIGITS, preprocessing=preset)

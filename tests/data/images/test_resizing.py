@@ -6,8 +6,9 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-import keras_vit
 from keras_vit.core.image_spec import ImageSpec
+from keras_vit.data import load
+from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.geometry import evaluation_image, resize_as
 from tests.fixtures.images import write_folder
 
@@ -41,12 +42,7 @@ def by_pillow(pixels, size, image_spec):
     before = [int(length / image_spec.crop_share + 1e-6) for length in size]
     if image_spec.keeps_aspect_ratio:
         (smaller,) = set(before)
-        width, height = image.size
-        before = (
-            (smaller, int(smaller * width / height))
-            if height <= width
-            else (int(smaller * height / width), smaller)
-        )
+        before = [int(smaller * length / min(image.size)) for length in image.size[::-1]]
     resample = getattr(PIL.Image.Resampling, image_spec.interpolation.upper())
     resized = np.asarray(resized_by_pillow(image, before[::-1], resample))
     rest = np.array(resized.shape[:2]) - size
@@ -63,10 +59,7 @@ def by_pillow(pixels, size, image_spec):
         ImageSpec("bicubic", antialias=True, crop_share=96 / 110),
         ImageSpec("bicubic", antialias=True, keeps_aspect_ratio=True),
         ImageSpec("bicubic", antialias=True, crop_share=0.9, keeps_aspect_ratio=True),
-        ImageSpec(
-            *("bilinear", True, 0.875, True),
-            rounds_offset=True,
-        ),
+        ImageSpec("bilinear", True, 0.875, True, rounds_offset=True),
     ],
     ids=str,
 )
@@ -86,14 +79,6 @@ def test_a_portrait_whose_clipped_overshoots_depend_on_the_order():
     assert np.abs(ours - by_pillow(pixels, (224, 224), image_spec)).max() <= 1
 
 
-def test_the_offset_of_a_crop():
-    """Of 3 rows too many, torchvision leaves out the first two and transformers the first."""
-    pixels = np.arange(99, dtype="uint8")[:, None, None] * np.ones((1, 96, 3), "uint8")
-    for rounds, first in ((False, 1), (True, 2)):
-        image_spec = ImageSpec(antialias=True, keeps_aspect_ratio=True, rounds_offset=rounds)
-        assert resize_as(pixels, (96, 96), image_spec)[0, 0, 0] == first
-
-
 def test_a_batch_is_resized_as_its_images():
     images = np.stack([photograph(60, 80), photograph(60, 80)[::-1]])
     image_spec = ImageSpec("bicubic", True, 0.9, True)
@@ -109,27 +94,17 @@ def test_images_that_are_not_square():
     assert np.abs(resized - whole[16:80]).max() <= 1
 
 
-def test_what_patches_do_not_reach_is_cut_off():
-    pixels = photograph(300, 400)
-    for share in (1.0, 0.9):
-        image_spec = ImageSpec("bicubic", True, share, cut_off=(6, 5))
-        whole = resize_as(pixels, (70, 133), ImageSpec("bicubic", True, share))
-        np.testing.assert_array_equal(resize_as(pixels, (64, 128), image_spec), whole[:64, :128])
-
-
-def test_load(tmp_path):
-    folder = write_folder(tmp_path, ("cat", "dog"), count=4)
-    image_spec = ImageSpec("bicubic", antialias=True)
-    data = keras_vit.data.load(f"folder:{folder}", "test", 24, 8, image_spec=image_spec)
-    assert data.info.dataset.maker.preprocessing.image_spec == image_spec
-    images, _ = next(iter(data))
-    plain, _ = next(iter(keras_vit.data.load(f"folder:{folder}", "test", 24, 8)))
-    assert images.shape == plain.shape
-    assert not np.array_equal(images, plain)
+@pytest.mark.slow
+def test_images_of_load_are_resized_in_this_way(tmp_path):
+    folder = write_folder(tmp_path / "test", count=1).parent
+    write_folder(folder / "train", count=1)
+    options = {"image_size": 24, "batch_size": 8, "image_spec": ImageSpec("bicubic", True)}
+    ((images, _),) = load(f"folder:{folder}", "test", **options)
+    file = min(folder.rglob("test/*/*.jpg")).read_bytes()
+    expected = evaluation_image(decode(file, accurate=True), (24, 24), options["image_spec"])
+    np.testing.assert_array_equal(images[0], expected)
     with pytest.raises(ValueError, match="`image_spec` must not be given with a crop"):
-        keras_vit.data.load(
-            f"folder:{folder}", "test", 24, 8, image_spec=image_spec, central_crop_from=32
-        )
+        load(f"folder:{folder}", "test", **options, central_crop_from=32)
 
 
 def test_a_thin_image_is_refused():

@@ -1,20 +1,22 @@
 """Pixels that are scaled to [-1, 1]: their range, and images that were scaled before."""
 
-import re
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
 
 import keras_vit
-from keras_vit.data.images.geometry import ImageMaker, evaluation_image
-from keras_vit.data.images.preprocessing import Preprocessing
-from tests.fixtures.images import encode
 
 pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
 PHOTOS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
 SCALED = keras_vit.preprocess(PHOTOS)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, ops.convert_to_tensor, list])
+def test_pixels_are_scaled(kind):
+    scaled = ops.convert_to_numpy(keras_vit.preprocess(kind(PHOTOS[0, 0, 0])))
+    np.testing.assert_array_equal(scaled, (PHOTOS[0, 0, 0].astype("float32") - 127.5) / 127.5)
+    assert scaled.dtype == "float32"
 
 
 @pytest.mark.parametrize(
@@ -26,36 +28,25 @@ def test_preprocessing_twice_is_warned_about_each_time(images, caplog):
     for _ in range(2):
         caplog.clear()
         keras_vit.preprocess(images)
-        (message,) = caplog.messages
-        assert re.match("`preprocess` takes .*, which were probably scaled before$", message)
+        assert "which were probably scaled before" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("images", "received"),
+    "images",
     [
-        (PHOTOS.astype("uint16") * 257, "values from 0.0 to 65535.0"),
-        (np.array([-3, 5]), "values from -3.0 to 5.0"),
-        (np.array([-64.0, 319.0]), "values from -64.0 to 319.0"),
-        ([0, 300], "values from 0.0 to 300.0"),
-        (np.array([0, np.nan]), "values from nan to nan"),
-        (np.array([0, np.inf], "float32"), "values from 0.0 to inf"),
-        (PHOTOS * 257.0, "values from 0.0 to 65535.0"),
-        (ops.convert_to_tensor([0.0, 400.0]), "values from 0.0 to 400.0"),
-        (PHOTOS > 100, "dtype bool"),
-        (ops.convert_to_tensor(PHOTOS > 100), "dtype .*bool"),
-        (["a"], "dtype str"),
-        (None, "dtype object"),
+        PHOTOS.astype("uint16") * 257,
+        np.array([-64.0, 319.0]),
+        [0, 300],
+        np.array([0, np.nan]),
+        ops.convert_to_tensor([0.0, 400.0]),
+        PHOTOS > 100,
+        None,
     ],
+    ids=["16 bits", "floats", "list", "nan", "tensor", "bool", "none"],
 )
-def test_preprocess_refuses_invalid_values(images, received):
-    with pytest.raises(ValueError, match=f"^`images` must be .*255.* Received: {received}"):
+def test_preprocess_refuses_what_is_no_image(images):
+    with pytest.raises(ValueError, match="^`images` must be"):
         keras_vit.preprocess(images)
-
-
-def test_preprocess_names_the_range_of_floats():
-    keras_vit.preprocess(np.array([-63.75, 318.75]))
-    with pytest.raises(ValueError, match=r"floating-point values in \[-63\.75, 318\.75\]\. Rec"):
-        keras_vit.preprocess(np.array([-63.76, 0.0]))
 
 
 def test_preprocessing_of_dark_images(caplog):
@@ -67,18 +58,8 @@ def test_preprocessing_of_dark_images(caplog):
     assert not caplog.messages
 
 
-def test_decoded_files_are_not_suspected(caplog):
-    """A picture of almost black pixels was not scaled before."""
-    pixels = np.ones((4, 4, 3), "uint8")
-    evaluation_image(pixels, (4, 4))
-    ImageMaker(4, Preprocessing()).make()(encode(pixels), (0, 0))
-    assert not caplog.messages
-
-
 def test_preprocessing_in_a_traced_function(caplog):
     dataset = tf.data.Dataset.from_tensor_slices(PHOTOS)
     floats = dataset.map(lambda image: tf.cast(image, "float32") / 255)
     assert len(list(floats.map(keras_vit.preprocess))) == 4
     assert not caplog.messages
-    with pytest.raises(ValueError, match="dtype bool"):
-        dataset.map(lambda image: keras_vit.preprocess(image > 100))

@@ -43,27 +43,15 @@ SIZES = {
     "kitti": {"train": 6_347, "validation": 423, "test": 711},
     "smallnorb": {"train": 24_300, "test": 24_300},
 }
-# How many examples VTAB reports the accuracy of: table 2 of its paper's appendix.
+# How many examples VTAB tests on, where they are not those of the split `test`: table 2 of its
+# paper's appendix.
 VTAB_TEST = {
-    "caltech101": 6_085,
-    "cifar100": 10_000,
-    "dtd": 1_880,
-    "oxford_flowers102": 6_149,
-    "oxford_iiit_pet": 3_669,
-    "sun397": 21_750,
-    "svhn": 26_032,
-    "patch_camelyon": 32_768,
-    "eurosat": 5_400,
-    "resisc45": 6_300,
-    "diabetic_retinopathy": 42_670,
-    "clevr_count": 15_000,
-    "clevr_distance": 15_000,
-    "dmlab": 22_735,
-    "dsprites_location": 73_728,
-    "dsprites_orientation": 73_728,
-    "kitti_distance": 711,
-    "smallnorb_azimuth": 12_150,
-    "smallnorb_elevation": 12_150,
+    "vtab/eurosat": 5_400,
+    "vtab/resisc45": 6_300,
+    "vtab/dsprites_location": 73_728,
+    "vtab/dsprites_orientation": 73_728,
+    "vtab/smallnorb_azimuth": 12_150,
+    "vtab/smallnorb_elevation": 12_150,
 }
 ROWS = list(DATASETS.values())
 IN_TFDS = [row for row in ROWS if row.builder != "imagenet21k"]
@@ -107,7 +95,8 @@ def test_builder_and_classes_agree(row, tmp_path):
 def test_vtab_is_800_200_and_the_test_set(row):
     assert size_of(row, "train") == 800
     assert size_of(row, "validation") == 200
-    assert size_of(row, "test") == VTAB_TEST[row.name.removeprefix("vtab/")]
+    whole = SIZES[row.builder].get("test")
+    assert size_of(row, "test") == VTAB_TEST.get(row.name, whole)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +143,6 @@ def test_the_papers_held_out_parts(name, train, validation):
 
 def test_vtab_has_its_groups():
     assert [len(group) for group in (VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED)] == [7, 4, 8]
-    assert {row.name.removeprefix("vtab/") for row in VTAB} == set(VTAB_TEST)
     assert not any(row.crop or row.flip for row in VTAB_STRUCTURED)
 
 
@@ -168,9 +156,12 @@ def test_clevr_distance(distance):
     )
 
 
-@pytest.mark.parametrize("count", range(3, 11))
-def test_clevr_count(count):
-    assert named_datasets.clevr_count({"objects": {"size": tf.zeros(count, tf.int64)}}) == count - 3
+def test_clevr_count_starts_at_3():
+    for count in range(3, 11):
+        assert (
+            named_datasets.clevr_count({"objects": {"size": tf.zeros(count, tf.int64)}})
+            == count - 3
+        )
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,18 @@ class Photos(tfds.core.GeneratorBasedBuilder):
                 yield f"{label}/{path.name}", {"image": str(path), "label": label}
 
 
+def store(name, splits, data_dir, version="1.0.0", **features):
+    """Write images with other features to disk, as TensorFlow Datasets does."""
+    features["image"] = tfds.features.Image(shape=(None, None, 3))
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name=name,
+        version=version,
+        features=tfds.features.FeaturesDict(features),
+        split_datasets=splits,
+        data_dir=data_dir,
+    )
+
+
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
     root = tmp_path_factory.mktemp("tfds")
@@ -54,56 +66,28 @@ def rows(data_dir, split, **options):
     return identify(list(dataset.as_numpy_iterator()))
 
 
-def test_splits_of_other_names_are_told(tmp_path, caplog):
-    caplog.set_level("INFO")
-    features = {
-        "image": tfds.features.Image(shape=(None, None, 3)),
-        "label": tfds.features.ClassLabel(names=["cat", "dog"]),
-    }
-    examples = {"image": np.zeros((10, 8, 8, 3), "uint8"), "label": np.arange(10) % 2}
-    dataset = tf.data.Dataset.from_tensor_slices(examples)
-    tfds.dataset_builders.store_as_tfds_dataset(
-        name="told",
-        version="1.0.0",
-        features=tfds.features.FeaturesDict(features),
-        split_datasets=dict.fromkeys(("train", "val"), dataset),
-        data_dir=tmp_path,
-    )
-    assert find_source("tfds:told", "test", data_dir=tmp_path).num_examples == 2
-    parts = "train is 70% of train, validation is 10% of train, test is 20% of train"
-    assert f"tfds:told: {parts}; not used: val" in caplog.messages
-
-
 @pytest.mark.slow
-def test_other_contents_of_one_version(tmp_path):
+def test_other_contents_of_one_version_are_other_data(tmp_path):
     """Prepared again, with one label corrected."""
-    features = {
-        "image": tfds.features.Image(shape=(None, None, 3)),
-        "label": tfds.features.ClassLabel(names=["cat", "dog"]),
-    }
     digests = []
     for folder, last in (("a", 1), ("b", 0), ("c", 1)):
         examples = {"image": np.zeros((3, 8, 8, 3), "uint8"), "label": [0, 1, last]}
-        tfds.dataset_builders.store_as_tfds_dataset(
-            name="pets",
-            version="1.0.0",
-            features=tfds.features.FeaturesDict(features),
-            split_datasets={"train": tf.data.Dataset.from_tensor_slices(examples)},
-            data_dir=tmp_path / folder,
-        )
+        dataset = tf.data.Dataset.from_tensor_slices(examples)
+        label = tfds.features.ClassLabel(names=["cat", "dog"])
+        store("pets", {"train": dataset}, tmp_path / folder, label=label)
         source = find_source("tfds:pets", "train+validation+test", data_dir=tmp_path / folder)
         digests.append(source.digest())
     assert digests[0] == digests[2] != digests[1]
 
 
-def test_splits_classes_and_sizes(data_dir):
-    sizes = {}
-    for split in SPLITS:
-        dataset = load("tfds:photos:small", split, 8, 5, data_dir=data_dir)
-        assert dataset.class_names == ("china", "flower", "portrait")
-        sizes[split] = dataset.info.num_examples
-    assert sizes == {"train": 54, "validation": 6, "test": 12}
-    assert load("tfds:photos/wide:1.0.0", "test", 8, 5, data_dir=data_dir).info.num_examples == 12
+def test_splits_and_classes(data_dir):
+    sources = [find_source("tfds:photos:small", split, data_dir=data_dir) for split in SPLITS]
+    assert [source.num_examples for source in sources] == [54, 6, 12]
+    assert tuple(sources[0].class_names) == ("china", "flower", "portrait")
+    ids = [sources[1].find_id(number) for number in sources[1].numbers]
+    assert ids == [f"train#{place}" for place in range(54, 60)]
+    wide = find_source("tfds:photos/wide:1.0.0", "test", data_dir=data_dir)
+    assert wide.num_examples == 12
 
 
 def test_a_broken_example_is_named_by_its_place(data_dir):
@@ -123,39 +107,6 @@ def test_workers_together_have_every_example_once(data_dir):
     parts = [rows(data_dir, "train", shard=(i, 3), training=True) for i in range(3)]
     together = np.concatenate(parts)
     np.testing.assert_array_equal(together[np.lexsort(together.T)], rows(data_dir, "train"))
-
-
-def test_excluded_examples_are_left_out(data_dir):
-    source = find_source("tfds:photos:small", "validation", data_dir=data_dir)
-    ids = [source.find_id(number) for number in source.numbers]
-    assert ids == [f"train#{place}" for place in range(54, 60)]
-    left = rows(data_dir, "validation", exclude=ids[1:3])
-    assert len(left) == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("tfds:no_such_dataset", "no_such_dataset"),
-        ("tfds:photos:none", "none"),
-        ("tfds:coco", "must name a dataset with an `image` and a class `label`"),
-        ("imagenet2012", "imagenet2012 cannot be downloaded.*ILSVRC2012_img_train.tar"),
-        ("imagenet21k", "imagenet21k"),
-        ("vtab/sun397", "sun397 cannot be downloaded.*no network"),
-    ],
-)
-def test_what_cannot_be_had(data_dir, name, message, monkeypatch):
-    def fail(*args, **kwargs):
-        raise ConnectionError("no network")
-
-    monkeypatch.setattr("requests.Session.get", fail)
-    with pytest.raises(ValueError, match=f"(?s){message}"):
-        load(name, "test", 8, 5, data_dir=data_dir)
-
-
-def test_split_that_the_paper_does_not_have():
-    with pytest.raises(ValueError, match="`split` of imagenet2012_real must be among test"):
-        load("imagenet2012_real", "train", 8, 5)
 
 
 def made_up(feature, rng):
@@ -216,19 +167,20 @@ def test_labels_come_from_the_datasets_own_features(name, tmp_path, monkeypatch)
     assert images.max() == (1 if row.scale == 255 else 1 / 127.5 - 1)
 
 
+@pytest.mark.slow
 def test_an_image_without_a_label_is_left_out(tmp_path, monkeypatch):
     builder = tfds.builder("imagenet2012_real", data_dir=tmp_path)
     rng = np.random.default_rng(0)
-    examples = [made_up(builder.info.features, rng) for _ in range(6)]
-    for index, labels in enumerate([[], [3], [4, 5], [], [6], []]):
-        examples[index]["real_label"] = labels
+    examples = [made_up(builder.info.features, rng) for _ in range(4)]
+    for example, labels in zip(examples, [[], [3], [4, 5], []], strict=True):
+        example["real_label"] = labels
     splits = {"validation": enumerate(examples)}
     monkeypatch.setattr(type(builder), "_split_generators", lambda *args: splits)
     builder.download_and_prepare()
     dataset = load("imagenet2012_real", "test", 8, 4, data_dir=tmp_path)
     ((_, labels),) = dataset.as_numpy_iterator()
-    np.testing.assert_array_equal(labels.sum(axis=1), [1, 2, 1])
-    assert dataset.info.num_examples == 3
+    assert sorted(labels.sum(axis=1)) == [1, 2]
+    assert dataset.info.num_examples == 2
     assert len(dataset.info.skipped) == 0
 
 
@@ -241,7 +193,3 @@ def test_images_to_predict_of_all_splits_in_any_ranges(data_dir):
         part = images.columns(start, min(start + 7, 72))
         for name, values in part.items():
             assert values.tolist() == whole[name][start : start + 7].tolist()
-    labels = find_source("tfds:photos:small", "test", data_dir=data_dir)
-    rows = labels.examples.as_numpy_iterator()
-    expected = {labels.find_id(int(n)): labels.class_names[label] for n, _, label in rows}
-    assert expected.items() <= dict(zip(whole["id"], whole["label"], strict=True)).items()

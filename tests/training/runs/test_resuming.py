@@ -86,7 +86,7 @@ def test_a_callback_stops_a_resumed_run_in_the_epoch_of_the_stop(tmp_path, monke
 
 @pytest.mark.large
 @pytest.mark.parametrize("others", [[], ["teacher"]], ids=["alone", "with a teacher"])
-def test_a_run_is_killed_20_times(tmp_path, may_differ):
+def test_a_run_is_killed_20_times(tmp_path, others):
     """At any moment from the imports on, most often just after something was saved."""
     draw = random.Random(0)
 
@@ -185,7 +185,7 @@ def test_only_the_same_run_is_resumed(tmp_path, begun, message):
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == begun
 
 
-def begin(workdir, settings, may_differ=(), **found):
+def begin(workdir, settings, others=(), **found):
     """Begin or resume a run of settings, with facts that are found later."""
     with open_run(workdir, settings, others, resume=True) as run:
         run.add(found)
