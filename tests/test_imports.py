@@ -12,7 +12,6 @@ import sys
 import pytest
 
 import keras_vit
-from conftest import SLOW_EXAMPLES
 from tests.fixtures.commands import run_python
 
 pytestmark = pytest.mark.backends(
@@ -51,8 +50,6 @@ MAY_IMPORT_IT_TOO = {
     "experiments/benchmark_process.py",
 }
 FILES, STUBS = sorted(PACKAGE.rglob("*.py")), sorted(PACKAGE.rglob("__init__.pyi"))
-VARIANT_NAMES = [row.name for row in keras_vit.list_variants()]
-WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]
 # Private names of Keras: the seed that it reads on torch, and the variables that torch tracks. The
 # index of a variable is what the docstring of `keras.optimizers.Optimizer` tells subclasses to use.
 PRIVATE_NAMES = {
@@ -101,29 +98,26 @@ def private_names(path):
     return {name for name in names if re.match("_[a-z]", name)} - own_names()
 
 
-def test_every_wing_has_its_rule():
-    assert set(MAY_IMPORT) == ALL - {"__pycache__"}
+def test_imports_go_down():
+    for path in FILES:
+        name = str(path.relative_to(PACKAGE))
+        wing = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        allowed = {wing, "core", "version", *MAY_IMPORT[wing]}
+        for module in imported_modules(path):
+            parts = module.split(".")
+            if parts[0] == "keras_vit":
+                assert len(parts) > 1, f"{name} must import from a wing"
+                assert parts[1] in allowed, f"{name} may not import {module}"
+            if parts[0] == "tensorflow":
+                may = wing in MAY_IMPORT_TENSORFLOW or name in MAY_IMPORT_IT_TOO
+                assert may, f"{name} may not import TensorFlow"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_go_down(path):
-    name = str(path.relative_to(PACKAGE))
-    wing = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    for module in imported_modules(path):
-        parts = module.split(".")
-        if parts[0] == "keras_vit":
-            assert len(parts) > 1, f"{name} must import from a wing"
-            allowed = {wing, "core", "version", *MAY_IMPORT[wing]}
-            assert parts[1] in allowed, f"{name} may not import {module}"
-        if parts[0] == "tensorflow":
-            may = wing in MAY_IMPORT_TENSORFLOW or name in MAY_IMPORT_IT_TOO
-            assert may, f"{name} may not import TensorFlow"
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_nothing_private_of_other_packages(path):
-    assert private_names(path) == PRIVATE_NAMES.get(str(path.relative_to(PACKAGE)), set())
-    assert not re.search(FORBIDDEN, path.read_text())
+def test_nothing_private_of_other_packages():
+    for path in FILES:
+        name = str(path.relative_to(PACKAGE))
+        assert private_names(path) == PRIVATE_NAMES.get(name, set()), name
+        assert not re.search(FORBIDDEN, path.read_text()), name
 
 
 @pytest.mark.parametrize("path", STUBS, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -140,45 +134,20 @@ def test_public_names_stand_in_a_stub(path):
 
 def test_every_variant_has_a_public_builder():
     builders = {name for name in keras_vit.__all__ if name.startswith(("ViT_", "R", "BiT_"))}
-    assert builders == set(VARIANT_NAMES)
+    assert builders == {row.name for row in keras_vit.list_variants()}
 
 
-@pytest.mark.parametrize("name", ["experiments.sweep"])
-def test_a_function_is_not_replaced_by_its_module(name):
+def test_a_function_is_not_replaced_by_its_module():
     """Python binds a module to its package when it is imported."""
-    importlib.import_module(f"keras_vit.{name}")
-    package, _, function = name.rpartition(".")
-    found = getattr(importlib.import_module(f"keras_vit.{package}"), function)
-    assert inspect.isfunction(found)
+    importlib.import_module("keras_vit.experiments.sweep")
+    assert inspect.isfunction(keras_vit.experiments.sweep)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/*.md", "docs/reference/*.md"])
-def test_pages_name_public_names(page):
+def test_pages_name_public_names():
     """What a page writes as `keras_vit.name` exists."""
-    for path in PACKAGE.parent.glob(page):
-        for name in set(re.findall(r"\bkeras_vit\.(\w+)", path.read_text())):
-            known = name in keras_vit.__all__ or name in ALL
-            assert known, f"{path.name} names keras_vit.{name}"
-
-
-@pytest.mark.parametrize("name", sorted(set(keras_vit.__all__) - set(WINGS)))
-def test_public_functions_have_types(name):
-    value = getattr(keras_vit, name)
-    if inspect.ismodule(value):
-        return
-    signature = inspect.signature(value)
-    # A class returns its objects.
-    returned = value if inspect.isclass(value) else signature.return_annotation
-    starred = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    named = [p for p in signature.parameters.values() if p.kind not in starred]
-    for annotation in (returned, *(p.annotation for p in named)):
-        assert annotation is not inspect.Signature.empty
-
-
-def test_slow_examples_are_there():
-    for name in SLOW_EXAMPLES:
-        module, _, member = name.rpartition(".")
-        assert getattr(importlib.import_module(f"keras_vit.{module}"), member).__doc__, name
+    for page in (PACKAGE.parent / "README.md", *PACKAGE.parent.glob("docs/**/*.md")):
+        names = set(re.findall(r"\bkeras_vit\.(\w+)", page.read_text()))
+        assert names <= {*keras_vit.__all__, *ALL}, page.name
 
 
 @pytest.mark.slow
@@ -215,7 +184,12 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} - before))
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "modules",
-    ["keras, keras_vit", "keras_vit, keras", "keras_vit.core.text", "keras_vit.models.surgery"],
+    [
+        "keras, keras_vit",
+        "keras_vit, keras",
+        "keras_vit.core.image_spec",
+        "keras_vit.models.surgery",
+    ],
 )
 def test_import_registers_all_that_a_saved_model_may_name(modules):
     """`keras.models.load_model` finds layers, models, schedules, optimizers and losses."""
@@ -230,23 +204,6 @@ print({{"keras_vit>AdamW", "keras_vit>ImageModel"}} <= registered)
 print(set(keras.saving.get_custom_objects()) - registered)
 """
     assert run_python(code).split() == ["True", "set()"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("modules", ["keras, keras_vit", "keras_vit, keras", "keras_vit.layers"])
-def test_saved_models_are_loaded_after_the_import_alone(modules, tmp_path):
-    model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
-    model.compile(keras_vit.optimizers.AdamW(1e-3), keras_vit.losses.sigmoid_cross_entropy)
-    model.save(tmp_path / "model.keras")
-    code = f"""
-import sys
-import {modules}
-import keras
-model = keras.saving.load_model(sys.argv[1])
-print(type(model).__name__, type(model.optimizer).__name__, model.loss.__name__)
-"""
-    found = run_python(code, tmp_path / "model.keras").split()
-    assert found == ["ImageModel", "AdamW", "sigmoid_cross_entropy"]
 
 
 def test_import_of_the_package_does_not_import_keras():
@@ -267,11 +224,9 @@ def test_help_mistakes_and_tables_do_not_import_keras():
         ["train", "finetune", "--help"],
         ["study", "paper", "--help"],
         ["mistyped"],
-        ["models"],
         ["models", "--flops"],
         ["study", "paper"],
-        *(["study", "paper", "--table", str(number)] for number in range(1, 10)),
-        *(["study", "paper", "--figure", str(number)] for number in range(2, 6)),
+        ["study", "paper", "--table", "5"],
         ["checkpoints"],
         ["data"],
     ]
@@ -291,9 +246,5 @@ else:
 
 
 def test_the_module_is_the_command():
-    command = [sys.executable, "-X", "importtime", "-m", "keras_vit", "--help"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "quickstart" in result.stdout
-    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
-    assert "keras_vit.cli" in imported
-    assert not {"keras", "tensorflow"} & imported
+    command = [sys.executable, "-m", "keras_vit", "--help"]
+    assert "quickstart" in subprocess.run(command, capture_output=True, text=True).stdout

@@ -1,6 +1,5 @@
 """Models of other papers, and ablations, in training, surgery, inspection and serving."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -12,7 +11,6 @@ from tests.fixtures.models import ABLATIONS, FAMILIES, TOWERS, small_classifier
 from tests.fixtures.tiny import TINY, images
 
 ALL = pytest.mark.parametrize("name", [*TOWERS, *ABLATIONS])
-SERVED = pytest.mark.backends("tensorflow", reason="files and figures are those of TensorFlow")
 
 
 @pytest.mark.slow
@@ -87,34 +85,7 @@ def test_surgery(name):
 
 
 @pytest.mark.slow
-@ALL
-def test_fine_tuning(name):
-    """A few steps on new classes, after which the classifiers agree with the labels."""
-    model = keras_vit.replace_head(small_classifier(name), 2)
-    batch = images(8, 16, 24, 3)
-    labels = np.arange(8) % 2
-    batch[labels == 1] += 0.5
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.01), loss)
-    losses = model.fit(batch, labels, batch_size=8, epochs=30, verbose=0).history["loss"]
-    assert losses[0] == pytest.approx(np.log(2), rel=1e-5)
-    assert losses[-1] < 0.3
-
-
-@pytest.mark.slow
-@SERVED
-@ALL
-def test_report(name, tmp_path):
-    from keras_vit.inspection.report import write_report
-
-    page = write_report(small_classifier(name), images(2, 16, 24, 3), tmp_path)
-    has_table = name not in ("dinov3", "relative")
-    assert (tmp_path / "position_similarity.png").exists() == has_table
-    assert "rollout.png" in {path.name for path in page.parent.iterdir()}
-
-
-@pytest.mark.slow
-@SERVED
+@pytest.mark.backends("tensorflow", reason="the files are those of TensorFlow")
 @ALL
 def test_exports(name, tmp_path):
     """A SavedModel and an ONNX file give the logits of the model, with its names of classes."""

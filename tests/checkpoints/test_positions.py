@@ -1,18 +1,22 @@
-"""Position embeddings of files: rows before the patches, other grids, fixed sines and cosines."""
+"""Position embeddings of files: other grids, fixed sines and cosines, models of any size."""
 
-import logging
-
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpoint
-from keras_vit.checkpoints.position_rows import PositionRows, position_rows
+from keras_vit.checkpoints import (
+    from_checkpoint,
+    inspect_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from keras_vit.layers.positions import sincos_table
-from keras_vit.models.image_model import options_of
-from keras_vit.models.vit import build_model
+from keras_vit.models import resize
 from tests.fixtures.checkpoint_files import case_arrays, random_model, unchanged, write
+from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import assert_logits, case_model, case_outputs, case_path
+from tests.fixtures.tiny import images
 
 
 def sincos_file(tmp_path):
@@ -23,27 +27,19 @@ def sincos_file(tmp_path):
     return learned, write(tmp_path / "sincos.npz", arrays)
 
 
-def test_sincos_positions_are_those_of_a_learned_table(tmp_path):
+def test_sincos_positions_are_those_of_a_learned_table(tmp_path, caplog):
     learned, fixed = sincos_file(tmp_path)
     images = case_outputs("i1_bv_gap_learn")["images"]
     model = from_checkpoint(fixed, image_size=32)
     assert not any("position" in variable.path for variable in model.weights)
+    assert "the fixed sines and cosines are assumed" in caplog.text
     expected = ops.convert_to_numpy(from_checkpoint(learned)(images))
     assert_logits(ops.convert_to_numpy(model(images)), expected)
 
 
-def test_sincos_positions_do_not_tell_the_image_size(tmp_path, caplog):
-    _, fixed = sincos_file(tmp_path)
-    with caplog.at_level(logging.INFO):
-        model = from_checkpoint(fixed)
-    assert model.input_shape == (None, 224, 224, 3)
-    assert "does not record its image size: it is assumed to be 224 pixels" in caplog.text
-
-
-def test_sincos_positions_of_a_grid_that_is_not_square(tmp_path, caplog):
+def test_sincos_positions_of_a_grid_that_is_not_square(tmp_path):
     options = {"image_size": (8, 24), "position_embedding": "sincos2d"}
     save_checkpoint(random_model(options), tmp_path / "wide.npz", "big_vision")
-    assert not caplog.messages
     assert from_checkpoint(tmp_path / "wide.npz").input_shape == (None, 8, 24, 3)
 
 
@@ -67,23 +63,19 @@ def rectangular(case, rows, columns, tmp_path):
 
 
 # 2 x 5 = 1 + 9 and 5 x 10 = 1 + 49 look like a class token and a square.
-@pytest.mark.parametrize("grid", [(3, 5), (5, 3), (2, 5), (5, 10), (1, 2)])
+@pytest.mark.parametrize("grid", [(3, 5), (2, 5), (5, 10)])
 @pytest.mark.parametrize("case", ["a_vit_token", "i1_bv_gap_learn"])
-def test_grid_that_is_not_square(case, grid, tmp_path):
+def test_grid_that_is_not_square(case, grid, tmp_path, caplog):
     path, table = rectangular(case, *grid, tmp_path)
     size = (grid[0] * 8, grid[1] * 8)
     model = from_checkpoint(path, image_size=size)
     assert model.input_shape == (None, *size, 3)
     loaded = ops.convert_to_numpy(model.get_layer("position_embedding").embedding.value)
     np.testing.assert_array_equal(loaded, table)
+    caplog.clear()
     load_checkpoint(model, path)
-
-
-def test_a_grid_that_cannot_be_told_is_asked_for(tmp_path):
-    path, _ = rectangular("a_vit_token", 3, 5, tmp_path)
-    for size in (None, 32):
-        with pytest.raises(ValueError, match="`image_size` must be that of the file"):
-            from_checkpoint(path, image_size=size)
+    line = f"does not record its grid of patches: it is assumed to be the model's, {grid}"
+    assert line in caplog.text
 
 
 @pytest.mark.parametrize("size", [(16, 64), (64, 16)])
@@ -95,7 +87,7 @@ def test_as_many_patches_on_another_grid_are_interpolated(size):
     assert not np.array_equal(loaded, table)
     # `load_checkpoint` adapts nothing.
     before = model.get_weights()
-    with pytest.raises(ValueError, match=r"`from_checkpoint` with `image_size` .*, for \(4, 4\)"):
+    with pytest.raises(ValueError, match=r"for \(4, 4\)"):
         load_checkpoint(model, case_path("a_vit_token"))
     assert unchanged(model, before)
 
@@ -106,45 +98,47 @@ def test_a_row_of_the_class_token_that_makes_a_square_grid_one_too_large(tmp_pat
     model = from_checkpoint(path, image_size=(24, 40))
     loaded = ops.convert_to_numpy(model.get_layer("position_embedding").embedding.value)
     np.testing.assert_array_equal(loaded, table[:, 1:])
-    line = caplog.messages[0]
-    assert "a grid of (3, 5) and 1 prefix rows, but (4, 4) and 0 fit too" in line
+    assert "a grid of (3, 5) and 1 prefix rows, but (4, 4) and 0 fit too" in caplog.text
     assert from_checkpoint(path).input_shape == (None, 32, 32, 3)
 
 
-def test_no_tokens_before_the_patches_are_one_possibility(caplog):
-    """A model with neither a class token nor registers has 0 twice."""
-    assert position_rows(16, counts=(0, 0)) == PositionRows((4, 4), 0)
-    assert not caplog.messages
+def free(**options):
+    """A model of any image size with positions for (8, 24) pixels."""
+    return resize(random_model({"image_size": (8, 24), **options}), None)
 
 
-def test_squares_after_two_numbers_of_tokens(caplog):
-    assert position_rows(9, counts=(0, 5)) == PositionRows((3, 3), 0)
-    assert caplog.messages[0].endswith(
-        "but (2, 2) and 5 fit too; `from_checkpoint` takes the `image_size`"
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "format"), [("m.npz", "google"), ("m.npz", "big_vision"), ("m", "timm")]
+)
+def test_files_of_models_of_any_size_have_the_stored_positions(file, format, tmp_path):
+    pooling = "gap" if format == "big_vision" else "token"
+    model = free(pooling=pooling, activation="gelu" if format == "timm" else "gelu_tanh")
+    save_checkpoint(model, tmp_path / file, format)
+    read = from_checkpoint(tmp_path / file)
+    assert read.input_shape == (None, 8, 24, 3)
+    np.testing.assert_array_equal(
+        to_numpy(read(images(2, 8, 24, 3))), to_numpy(model(images(2, 8, 24, 3)))
     )
-    caplog.clear()
-    assert position_rows(9, counts=(0, 5), known=(2, 2)) == PositionRows((2, 2), 5)
-    assert not caplog.messages
+    again = resize(from_checkpoint(tmp_path / file, image_size=(16, 8)), None)
+    load_checkpoint(model, tmp_path / file)
+    assert again.input_shape == model.input_shape
+    with pytest.raises(ValueError, match="for the model's grid"):
+        load_checkpoint(free(pooling=pooling, image_size=(12, 16)), tmp_path / file)
 
 
-def test_a_grid_that_the_file_does_not_record_is_assumed_with_a_warning(tmp_path, caplog):
-    path, _ = rectangular("a_vit_token", 3, 5, tmp_path)
-    model = from_checkpoint(path, image_size=(40, 24))
-    caplog.clear()
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"position_embedding": "sincos2d"}], ids=str)
+def test_keras_files_of_models_of_any_size(options, tmp_path):
+    """A `.keras` file keeps the size open; read as a checkpoint, it has the stored size."""
+    model, path = free(**options), tmp_path / "m.keras"
+    model.save(path)
+    assert keras.models.load_model(path).input_shape == model.input_shape
+    assert inspect_checkpoint(path).options.image_size == (8, 24)
+    read = from_checkpoint(path)
+    assert read.options.replace(dtype=None) == model.options.replace(image_size=(8, 24))
+    np.testing.assert_array_equal(
+        to_numpy(resize(read, None)(images(1, 12, 8, 3))), to_numpy(model(images(1, 12, 8, 3)))
+    )
     load_checkpoint(model, path)
-    line = "does not record its grid of patches: it is assumed to be the model's, (5, 3)"
-    assert caplog.messages == [f"{path} {line}"]
-
-
-def test_fixed_positions_are_assumed_with_a_warning(tmp_path, caplog):
-    _, fixed = sincos_file(tmp_path)
-    model = from_checkpoint(fixed, image_size=32)
-    line = f"{fixed} has no position embedding: the fixed sines and cosines are assumed"
-    assert caplog.messages == [line]
-    caplog.clear()
-    options = options_of(model).replace(position_embedding="none")
-    load_checkpoint(build_model(options), fixed)
-    assert caplog.messages == [
-        line,
-        f"{fixed}: the model has position_embedding='none', the file 'sincos2d'",
-    ]
+    assert from_checkpoint(path, image_size=16).input_shape == (None, 16, 16, 3)

@@ -27,6 +27,7 @@ FLAX_CASES = [
     "i3_bv_map_learn",
 ]
 TORCH_CASES = ["timm_token", "timm_gap_fcnorm", "hf_classifier", "hf_tf_h5_classifier"]
+TRANSFORMERS_CASES = ["hf_tf_h5_classifier", "hf_vit_imagenet_mean_std", "hf_dinov2_classifier"]
 # Their weights are small: the tanh GELU moves the logits by no more than 3e-5.
 TORCH_TOLERANCE = 5e-6
 # To guard the conventions, one case per weights and images is enough.
@@ -94,6 +95,17 @@ def test_tokens_and_block_outputs(case):
         assert_intermediate(outputs[our], reference[theirs])
 
 
+@pytest.mark.parametrize("name", TRANSFORMERS_CASES)
+def test_a_directory_alone_gives_the_outputs_and_the_names_of_classes(name, caplog):
+    model, reference = case_model(name), case_outputs(name)
+    assert_logits(predict(model, reference["images"]), reference["logits"])
+    if "last_hidden_state" in reference:
+        encoded = features(model, reference["images"], ["encoder_norm"])["encoder_norm"]
+        assert_intermediate(encoded, reference["last_hidden_state"])
+    assert model.class_names == ("cat", "dog", "owl")
+    assert not caplog.messages
+
+
 def test_representation(case):
     model, reference = case
     assert_intermediate(features(model, reference["images"]), reference["pre_logits"])
@@ -121,7 +133,11 @@ TORCH_OPTIONS = [{"activation": "gelu_tanh"}, {"epsilon": 1e-4}]
 @pytest.mark.parametrize(
     ("names", "tolerance", "option"),
     [(GUARDED_CASES, LOGITS_TOLERANCE, option) for option in FLAX_OPTIONS]
-    + [(TORCH_CASES, TORCH_TOLERANCE, option) for option in TORCH_OPTIONS],
+    + [(TORCH_CASES, TORCH_TOLERANCE, option) for option in TORCH_OPTIONS]
+    + [
+        (["hf_dinov2_classifier"], LOGITS_TOLERANCE, option)
+        for option in ({"activation": "gelu_tanh"}, {"epsilon": 1e-2})
+    ],
     ids=str,
 )
 def test_other_conventions_give_other_logits(names, tolerance, option):

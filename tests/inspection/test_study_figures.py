@@ -22,27 +22,21 @@ def axes(monkeypatch):
 
 
 def points(axis):
-    return sorted(tuple(place) for drawn in axis.collections for place in drawn.get_offsets())
+    return {(x, round(y)) for drawn in axis.collections for x, y in drawn.get_offsets()}
 
 
 def test_settings_side_by_side(axes, tmp_path):
-    others = {"a": [0.2, 0.4], "b": [None]}
-    panels = {"Test accuracy (%)": ACCURACIES, "5-shot accuracy (%)": others}
+    panels = {"Test accuracy (%)": ACCURACIES, "5-shot accuracy (%)": {"a": [0.2], "b": [None]}}
     draw_study(panels, "Poolings", tmp_path / "study.png")
-    axis, second = axes
-    assert [axis.get_ylabel() for axis in axes] == list(panels)
-    drawn = {(x, round(y)) for x, y in points(second)}
-    assert {(0, 20), (0, 40)} <= drawn and 1 not in {x for x, _ in drawn}
+    first, second = axes
     assert [label.get_text() for label in second.get_xticklabels()] == ["a", "b"]
-    assert [text.get_text() for text in axis.texts] == ["60.0", "90.0"]
-    assert {(0, 50), (0, 70), (1, 90)} <= {(x, round(y)) for x, y in points(axis)}
+    assert {(0, 50), (0, 70), (1, 90)} <= points(first)
+    assert {x for x, _ in points(second)} == {0}
 
 
 def test_models_by_their_compute(axes, tmp_path):
     draw_scaling({"a": 0.01, "b": 0.2}, ACCURACIES, "Scaling", tmp_path / "study.png")
-    (axis,) = axes
-    assert axis.get_xscale() == "log"
-    assert {(0.01, 60), (0.2, 90)} <= {(x, round(y)) for x, y in points(axis)}
+    assert {(0.01, 60), (0.2, 90)} <= points(axes[0])
 
 
 def test_models_by_their_images(axes, tmp_path):
@@ -53,10 +47,7 @@ def test_models_by_their_images(axes, tmp_path):
     ]
     panels = {"5-shot accuracy (%)": "fewshot", "Test accuracy (%)": "accuracy"}
     draw_data_sizes(rows, panels, "Data size", tmp_path / "study.png")
-    assert [axis.get_ylabel() for axis in axes] == list(panels)
     for axis, factor in zip(axes, (100, 50), strict=True):
         a, b = axis.lines
         assert list(a.get_xdata()) == [30, 100] and list(b.get_xdata()) == [30]
         assert list(a.get_ydata()) == pytest.approx([0.5 * factor, 0.8 * factor])
-        assert len(points(axis)) == 4
-        assert [label.get_text() for label in axis.get_xticklabels()] == ["30", "100"]

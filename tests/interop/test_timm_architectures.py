@@ -1,13 +1,16 @@
 """Every ViT architecture of timm: ours computes the same function, or refuses the file.
 
-Also those of DeiT and EVA, which have other classes.
+Also those of DeiT and EVA, which have other classes. The rows of the catalog for timm's
+repositories agree with timm's own table.
 """
 
 import pytest
 import torch
 
+from keras_vit.checkpoints.catalog.published import HUB_CHECKPOINTS
 from keras_vit.checkpoints.formats import recognize
 from keras_vit.checkpoints.reader import CheckpointReader
+from keras_vit.models import find_variant
 from tests.checkpoints.test_manifests import shapes_of
 
 ACTIVATIONS = {
@@ -100,11 +103,19 @@ def test_every_architecture(timm):
     } <= set(accepted)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["vit_base_patch16_rpn_224", "vit_base_patch16_xp_224", "eva02_base_patch14_224"],
-)
-def test_other_functions_are_refused(timm, name):
+PREFIX = "hf://timm/"
+ROWS = [row for row in HUB_CHECKPOINTS if row.url.startswith(PREFIX)]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_rows_of_timm(row, timm):
+    name = row.url.removeprefix(PREFIX)
+    config = timm.get_pretrained_cfg(name)
+    assert config.hf_hub_id == f"timm/{name}"
+    assert (config.license, config.num_classes) == (row.license, row.num_classes)
+    assert tuple(config.input_size[1:]) == (row.image_size, row.image_size)
     with torch.device("meta"):
-        model = timm.create_model(name, depth=1)
-    assert accepted_options(Hub(name, model)) is None
+        model = timm.create_model(config.architecture, num_classes=row.num_classes)
+    options = accepted_options(Hub(config.architecture, model))
+    assert options.sizes == find_variant(row.variant).sizes
+    assert (options.activation, options.pooling) == (row.activation, row.pooling)

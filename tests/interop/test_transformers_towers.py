@@ -1,4 +1,4 @@
-"""Models of transformers other than ViT, with random weights, in both directions."""
+"""Models of the real transformers, with random weights, in both directions."""
 
 import json
 
@@ -9,7 +9,9 @@ import torch
 import transformers
 
 import keras_vit
+from keras_vit.checkpoints.formats.transformers.vit import VIT
 from tests.fixtures.peers.torch_models import TOLERANCE, check, randomise, torch_images
+from tests.fixtures.reference import case_model, case_outputs
 
 PATCH = 8
 SMALL = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "patch_size": PATCH}
@@ -25,6 +27,14 @@ IMAGES = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype("float32")
 LABELS = {"num_labels": 3}
 # Class, configuration, and the layout that its files are recognized as.
 CASES = {
+    "ViTForImageClassification": [
+        ("ViTConfig", {**WIDE, **LABELS}),
+        ("ViTConfig", {**WIDE, **LABELS, "hidden_act": "gelu_pytorch_tanh"}),
+        ("ViTConfig", {**WIDE, **LABELS, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-2}),
+        ("ViTConfig", {**WIDE, **LABELS, "qkv_bias": False}),
+        ("ViTConfig", {**WIDE, **LABELS, "num_attention_heads": 2, "patch_size": [8, 16]}),
+    ],
+    "ViTModel": [("ViTConfig", {**WIDE, "pooler_output_size": 20})],
     "Dinov2ForImageClassification": [
         ("Dinov2Config", {**SIZED, **LABELS}),
         ("Dinov2Config", {**SIZED, **LABELS, "use_swiglu_ffn": True, "layer_norm_eps": 1e-3}),
@@ -204,21 +214,6 @@ def test_other_image_sizes(name, size, tmp_path):
     check(ours, outputs_of(theirs, images, **RESIZED[name]), images)
 
 
-def test_the_encoder_of_a_pretrained_autoencoder(tmp_path):
-    config = transformers.ViTMAEConfig(**WIDE, decoder_hidden_size=32, decoder_intermediate_size=40)
-    theirs = randomise(transformers.ViTMAEForPreTraining(config))
-    theirs.save_pretrained(tmp_path)
-    check(keras_vit.from_checkpoint(tmp_path), outputs_of(theirs.vit), IMAGES)
-
-
-def test_the_encoder_of_masked_image_modeling(tmp_path):
-    theirs = randomise(
-        transformers.ViTForMaskedImageModeling(transformers.ViTConfig(**WIDE, encoder_stride=8))
-    )
-    theirs.save_pretrained(tmp_path)
-    check(keras_vit.from_checkpoint(tmp_path), outputs_of(theirs.vit), IMAGES)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -232,6 +227,23 @@ def test_other_functions_are_refused(settings, message, tmp_path):
     theirs_of("DINOv3ViTModel", "DINOv3ViTConfig", {**WIDE, **settings}).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=message):
         keras_vit.from_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "settings"),
+    [
+        (
+            "ViTMAEForPreTraining",
+            "ViTMAEConfig",
+            {"decoder_hidden_size": 32, "decoder_intermediate_size": 40},
+        ),
+        ("ViTForMaskedImageModeling", "ViTConfig", {"encoder_stride": 8}),
+    ],
+)
+def test_the_encoder_of_a_model_with_a_decoder(name, config, settings, tmp_path):
+    theirs = theirs_of(name, config, {**WIDE, **settings})
+    theirs.save_pretrained(tmp_path)
+    check(keras_vit.from_checkpoint(tmp_path), outputs_of(theirs.vit), IMAGES)
 
 
 def test_old_configurations_of_clip(tmp_path):
@@ -281,10 +293,6 @@ def test_the_normalization_of_clip(tmp_path):
     )
     processor.save_pretrained(tmp_path)
     ours = keras_vit.from_checkpoint(tmp_path)
-    assert ours.image_spec.normalization == (
-        tuple(processor.image_mean),
-        tuple(processor.image_std),
-    )
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3)).astype("uint8")
     inputs = processor(list(pixels), return_tensors="pt")["pixel_values"]
     with torch.no_grad():
@@ -293,5 +301,47 @@ def test_the_normalization_of_clip(tmp_path):
     keras_vit.save_checkpoint(ours, tmp_path / "ours", "huggingface")
     for key, array in stored_arrays(tmp_path / "ours").items():
         torch.testing.assert_close(array, stored_arrays(tmp_path)[key], rtol=0, atol=1e-6)
-    again = transformers.AutoImageProcessor.from_pretrained(tmp_path / "ours")
-    assert (again.image_mean, again.image_std) == (processor.image_mean, processor.image_std)
+
+
+def test_a_backbone_without_a_pooler(tmp_path):
+    config = transformers.ViTConfig(**WIDE)
+    theirs = randomise(transformers.ViTModel(config, add_pooling_layer=False))
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = keras_vit.from_checkpoint(tmp_path / "theirs")
+    check(ours, outputs_of(theirs), IMAGES)
+    keras_vit.save_checkpoint(ours, tmp_path / "ours", format="huggingface")
+    first, second = (stored_arrays(tmp_path / place) for place in ("theirs", "ours"))
+    assert first.keys() == second.keys()
+
+
+def test_shards(tmp_path):
+    theirs = theirs_of("ViTForImageClassification", *CASES["ViTForImageClassification"][0])
+    theirs.save_pretrained(tmp_path, max_shard_size="100KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    for path in (tmp_path, tmp_path / "model.safetensors.index.json"):
+        check(keras_vit.from_checkpoint(path), outputs_of(theirs), IMAGES)
+
+
+def test_names_in_memory_are_read_too(tmp_path):
+    theirs = theirs_of("ViTForImageClassification", *CASES["ViTForImageClassification"][0])
+    path = tmp_path / "state_dict.safetensors"
+    safetensors.torch.save_file(theirs.state_dict(), path)
+    check(keras_vit.from_checkpoint(path, num_heads=4), outputs_of(theirs), IMAGES)
+
+
+@pytest.mark.parametrize("case", ["a_vit_token", "g_vit_token_bf16", "timm_token"])
+def test_models_of_other_projects(case, tmp_path):
+    """Google's tanh GELU and timm's epsilon stand in the configuration."""
+    keras_vit.save_checkpoint(case_model(case), tmp_path, format="huggingface")
+    theirs = transformers.ViTForImageClassification.from_pretrained(tmp_path).eval()
+    reference = case_outputs(case)
+    logits = outputs_of(theirs, reference["images"])
+    np.testing.assert_allclose(logits, reference["logits"], rtol=0, atol=TOLERANCE)
+
+
+def test_names_of_classes_and_the_default_number_of_heads(tmp_path):
+    names = [f"class {index}" for index in range(10)]
+    keras_vit.save_checkpoint(case_model("hf_classifier"), tmp_path, "huggingface", names)
+    config = transformers.ViTConfig.from_pretrained(tmp_path)
+    assert [config.id2label[index] for index in range(10)] == names
+    assert transformers.ViTConfig().num_attention_heads == VIT.num_heads

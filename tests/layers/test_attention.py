@@ -6,12 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-import keras_vit
 from keras_vit.layers import MultiHeadAttention, attention
 from keras_vit.layers.attention import ATTENTION_PATHS
-from keras_vit.models import replace_head, resize
 from tests.fixtures.contract import to_numpy
-from tests.fixtures.tiny import TINY, images
+from tests.fixtures.tiny import images
 
 
 def test_both_paths_agree(monkeypatch):
@@ -38,29 +36,6 @@ def test_the_backend_computes_the_fused_path(monkeypatch, path):
     )
     layer(tokens, tokens)
     assert len(calls) == (path == "fused")
-
-
-def test_the_path_is_kept(tmp_path):
-    model = keras_vit.vision_transformer(**TINY, pooling="map", attention_path="explicit")
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    for copy in (loaded, replace_head(model, 5), resize(model, 32)):
-        for name in ("block_0", "pooling"):
-            assert copy.get_layer(name).attention.attention_path == "explicit"
-
-
-def test_an_unknown_path_is_refused():
-    with pytest.raises(ValueError, match=r"`attention_path` .*Received: attention_path='flash'"):
-        keras_vit.vision_transformer(**TINY, attention_path="flash")
-
-
-def test_the_layer_says_whether_it_trains(monkeypatch):
-    asked = []
-    monkeypatch.setattr(attention, "has_fused_attention", lambda *given: asked.append(given[2]))
-    layer, tokens = MultiHeadAttention(2), images(1, 3, 8)
-    for training in (True, False):
-        layer(tokens, tokens, training=training)
-    assert asked == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -113,11 +88,3 @@ def test_without_cudnn_the_products_with_the_scores_are_computed(monkeypatch):
     bias = images(2, 2, 5, 5)
     heads = attention.fused_attention(*parts, bias, training=True)
     np.testing.assert_array_equal(heads, attention.explicit_attention(*parts, bias))
-
-
-def test_relative_positions_are_not_padded(monkeypatch):
-    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
-    monkeypatch.setattr("keras.distribution.list_devices", lambda: ["gpu:0"])
-    query = keras.KerasTensor((2, 5, 2, 8), "bfloat16")
-    assert attention.has_fused_attention(query, query, True)
-    assert not attention.has_fused_attention(query, query, True, bias=query)

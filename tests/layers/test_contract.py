@@ -73,8 +73,9 @@ CASES = [
 ]
 
 
-# They take seconds, and are made of other layers.
+# They take seconds; most are made of other layers.
 SLOW = (
+    layers.MultiHeadAttention,
     *(layers.TransformerBlock, layers.AxialTransformerBlock, layers.MultiHeadAttentionPooling),
     *(layers.BottleneckUnit, layers.PreActivationBottleneckUnit),
 )

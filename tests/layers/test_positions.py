@@ -55,7 +55,7 @@ def test_without_embeddings_it_is_plain_attention():
 @pytest.mark.parametrize(
     ("queries", "keys"), [(6, 6), (8, 9), (9, 8)], ids=["few", "other keys", "other queries"]
 )
-def test_tokens_that_do_not_fit(queries, keys):
+def test_tokens_of_another_grid_are_refused(queries, keys):
     layer = MultiHeadAttention(2, relative_grid_size=(4, 2))
-    with pytest.raises(ValueError, match=r"`relative_grid_size` must .*=\(4, 2\), \d queries, \d"):
+    with pytest.raises(ValueError, match="`relative_grid_size` must"):
         layer(images(1, queries, 8), images(1, keys, 8))

@@ -11,9 +11,8 @@ from tests.fixtures.tiny import TINY, images
 
 # Patches of 4 pixels are the level P2.
 SIZES = {"P2": 8, "P3": 4, "P4": 2, "P5": 1}
+KINDS = ("simple", "dpt", "blocks")
 OPTIONS = [
-    {},
-    {"pooling": "gap"},
     {"num_registers": 3, "pooling": "map", "class_token": True},
     {"distillation_token": True},
     {"fc_norm": True, "pooling": "gap"},
@@ -26,9 +25,12 @@ def vit(**options):
     return keras_vit.vision_transformer(**{**TINY, "image_size": 32, **options})
 
 
-@pytest.mark.parametrize("kind", ["simple", "dpt", "blocks"])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_maps_of_every_model(options, kind):
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [*(({}, kind) for kind in KINDS), *((options, "dpt") for options in OPTIONS)],
+    ids=str,
+)
+def test_maps_have_the_sizes_of_their_levels(options, kind):
     maps = keras_vit.backbone(vit(**options), kind=kind, channels=6)
     found = maps(images(2, 32, 32, 3))
     expected = {name: (2, side, side, 6) for name, side in SIZES.items()}
@@ -48,23 +50,20 @@ def test_patches_are_in_their_places():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["simple", "dpt", "blocks"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_any_size(kind, tmp_path):
     maps = keras_vit.backbone(keras_vit.resize(vit()), kind=kind, channels=6)
     fixed = keras_vit.backbone(vit(), kind=kind, channels=6)
     fixed.set_weights(maps.get_weights())
     pictures = images(2, 32, 32, 3)
+    maps.save(tmp_path / "maps.keras")
+    again = keras.models.load_model(tmp_path / "maps.keras")(pictures)
     for name, expected in fixed(pictures).items():
         actual = ops.convert_to_numpy(maps(pictures)[name])
         np.testing.assert_allclose(actual, ops.convert_to_numpy(expected), atol=1e-5)
+        np.testing.assert_array_equal(ops.convert_to_numpy(again[name]), actual)
     wide = maps(images(1, 32, 64, 3))
     assert tuple(next(iter(wide.values())).shape[1:3]) == (8, 16)
-    maps.save(tmp_path / "maps.keras")
-    again = keras.models.load_model(tmp_path / "maps.keras")(pictures)
-    for name, expected in maps(pictures).items():
-        np.testing.assert_array_equal(
-            ops.convert_to_numpy(again[name]), ops.convert_to_numpy(expected)
-        )
 
 
 def test_variables_are_copies_and_frozen_parts_stay_frozen():
@@ -82,53 +81,22 @@ def test_variables_are_copies_and_frozen_parts_stay_frozen():
         np.testing.assert_array_equal(old, now)
 
 
-def test_it_carries_what_the_model_knows():
+def test_it_has_the_image_spec_of_the_model():
     model = vit()
-    model.class_names = ("a", "b", "c")
     model.image_spec = ImageSpec(mean=(0.4,), deviation=(0.3,))
-    maps = keras_vit.backbone(model)
-    assert maps.image_spec == model.image_spec
-    assert maps.class_names is None
-
-
-def test_it_recomputes_its_blocks_as_the_model_does():
-    maps = keras_vit.backbone(vit(remat=True), levels=("P3",), channels=6)
-    assert all(maps.get_layer(f"block_{index}").remat for index in range(2))
-
-
-def test_levels_of_dpt_are_in_the_order_of_the_blocks():
-    maps = keras_vit.backbone(vit(), levels=("P4", "P2"), kind="dpt", channels=6)
-    assert list(maps.output) == ["P2", "P4"]
-
-
-def test_half_precision():
-    maps = keras_vit.backbone(vit(dtype="mixed_bfloat16"), channels=6)
-    for output in maps(images(1, 32, 32, 3)).values():
-        assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
+    assert keras_vit.backbone(model, levels=("P2",)).image_spec == model.image_spec
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("model_options", "options", "message"),
     [
-        ({"levels": ("P1",)}, "`levels` must be among P2, P3, P4, P5"),
-        ({"kind": "unet"}, "`kind` must be one of"),
-        ({"levels": ("images",), "kind": "blocks"}, "`levels` must be among the layers"),
-        ({"levels": ("block_7",), "kind": "blocks"}, "`levels` must be among the layers"),
+        ({}, {"levels": ("P1",)}, "`levels` must be among P2, P3, P4, P5"),
+        ({}, {"levels": ("block_7",), "kind": "blocks"}, "`levels` must be among the layers"),
         # Without the class token, which is taken off.
-        ({"levels": ("patch_embedding",), "kind": "blocks"}, "`levels` must be among the layers"),
+        ({}, {"levels": ("patch_embedding",), "kind": "blocks"}, "`levels` must be among the la"),
+        ({"image_size": 16}, {}, "`levels` must not have larger strides than the image"),
     ],
 )
-def test_wrong_arguments(options, message):
+def test_wrong_levels_are_refused(model_options, options, message):
     with pytest.raises(ValueError, match=message):
-        keras_vit.backbone(vit(), **options)
-
-
-def test_images_that_are_smaller_than_a_stride():
-    with pytest.raises(ValueError, match="`levels` must not have larger strides than the image"):
-        keras_vit.backbone(vit(image_size=16))
-
-
-def test_a_resnet_has_no_blocks():
-    resnet = keras_vit.resnet(stages=(1,), width=32, num_classes=2, image_size=32)
-    with pytest.raises(ValueError, match="must have `TransformerBlock` layers"):
-        keras_vit.backbone(resnet)
+        keras_vit.backbone(vit(**model_options), **options)

@@ -22,45 +22,36 @@ def test_features():
     np.testing.assert_array_equal(maps.reshape(3, 16, 8), outputs["block_1"][:, 1:])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("has_labels", [False, True])
-def test_labels_of_a_dataset_are_left_out(has_labels):
-    import tensorflow as tf
-
-    model, batch = vision_transformer(**TINY), images(4, 16, 16, 3)
-    arrays = (batch, np.zeros(4)) if has_labels else batch
-    found = features(model, tf.data.Dataset.from_tensor_slices(arrays).batch(2))
-    np.testing.assert_allclose(found, features(model, batch), rtol=0, atol=1e-6)
-
-
 class Batches(keras.utils.PyDataset):
-    """The batches of a list."""
+    """Batches of two."""
 
-    def __init__(self, batches):
+    def __init__(self, arrays):
         super().__init__()
-        self.batches = batches
+        self.arrays = arrays
 
     def __len__(self):
-        return len(self.batches)
+        return len(self.arrays[0]) // 2
 
     def __getitem__(self, index):
-        return (self.batches[index],)
+        return tuple(array[2 * index : 2 * index + 2] for array in self.arrays)
+
+
+def dataset(arrays):
+    import tensorflow as tf
+
+    arrays = arrays if len(arrays) > 1 else arrays[0]
+    return tf.data.Dataset.from_tensor_slices(arrays).batch(2)
 
 
 @pytest.mark.slow
-def test_batches_of_keras():
+@pytest.mark.parametrize("make", [dataset, Batches])
+@pytest.mark.parametrize("has_labels", [False, True])
+def test_labels_of_a_dataset_are_left_out(make, has_labels):
     model, batch = vision_transformer(**TINY), images(4, 16, 16, 3)
-    found = features(model, Batches([batch[:2], batch[2:]]))
+    found = features(model, make((batch, np.zeros(4)) if has_labels else (batch,)))
     np.testing.assert_allclose(found, features(model, batch), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"layers": ["block_9"]}, "No such layer: block_9"),
-        ({"layers": ["pooling"], "as_maps": True}, "`as_maps` needs layers .*'pooling'"),
-    ],
-)
-def test_wrong_arguments(options, message):
-    with pytest.raises(ValueError, match=message):
-        features(vision_transformer(**TINY), images(1, 16, 16, 3), **options)
+def test_maps_are_of_layers_with_patches():
+    with pytest.raises(ValueError, match="`as_maps` needs layers .*'pooling'"):
+        features(vision_transformer(**TINY), images(1, 16, 16, 3), ["pooling"], as_maps=True)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.models import replace_head, vision_transformer
+from keras_vit.models import vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.resnet import resnet
 from tests.fixtures.contract import to_numpy
@@ -17,11 +17,10 @@ OPTIONS = [
     {"pooling": "gap", "representation_size": 6},
     {"pooling": "map", "image_size": (8, 16)},
     {"pooling": None, "num_classes": 0},
-    {"pooling": None},
     {"num_registers": 2, "pre_norm": True, "dropout": 0.1},
     {"position_embedding": "sincos2d", "pooling": "gap", "class_token": True, "fc_norm": True},
     {"resnet_stages": (1,), "resnet_width": 32, "patch_size": 1},
-    {"depth": 3, "position_placement": "every_layer_shared", "pooling": "gap"},
+    {"position_placement": "every_layer_shared", "pooling": "gap"},
     {"position_placement": "every_layer", "position_embedding": "learned2d"},
     {"axial": True, "pooling": "gap"},
 ]
@@ -71,14 +70,11 @@ def test_outputs(target, shape, dtype):
 
 
 @pytest.mark.slow
-def test_training_the_predictor_trains_the_model(tmp_path):
+def test_the_predictor_trains_the_model_and_is_resumed(tmp_path):
     model = vision_transformer(**TINY)
     before = {weight.path: to_numpy(weight.value) for weight in model.weights}
-    predictor = masked_patch_predictor(model, "pixels")
+    predictor = compiled_predictor(model)
     predictor.get_layer("patch_head").kernel.assign(images(8, 48))
-    predictor.compile(keras.optimizers.Adam(0.01), "mse")
-    # Made while TensorFlow traces the first step, its variables would have it traced twice.
-    predictor.optimizer.build(predictor.trainable_variables)
     corruption = untouched(4, 16).copy()
     corruption[:, ::2] = -1
     inputs = {"images": images(4, 16, 16, 3), "corruption": corruption}
@@ -89,41 +85,41 @@ def test_training_the_predictor_trains_the_model(tmp_path):
         if not weight.path.endswith("key/bias"):
             is_same = np.array_equal(to_numpy(weight.value), before[weight.path])
             assert is_same == is_behind, weight.path
-    check_predictor_goes_on(predictor, inputs, tmp_path)
-    # What was trained is saved, reloaded and fine-tuned like any model.
-    batch = images(2, 16, 16, 3)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(call(loaded, batch), call(model, batch))
-    trunk, new = (replace_head(model, num_classes) for num_classes in (0, 5))
-    new = keras.Model(new.input, new.get_layer("pooling").output)
-    np.testing.assert_array_equal(call(new, batch), call(trunk, batch))
-
-
-def check_predictor_goes_on(predictor, inputs, tmp_path):
-    """It is reloaded; and one that is made anew takes the optimizer's state from the file, too."""
+    # It is reloaded; and one that is made anew takes the optimizer's state from the file, too.
     path = tmp_path / "predictor.keras"
     predictor.save(path)
-    np.testing.assert_array_equal(
-        call(keras.models.load_model(path), inputs), call(predictor, inputs)
-    )
-    model = vision_transformer(**TINY)
-    again = masked_patch_predictor(model, "pixels")
-    again.compile(keras.optimizers.Adam(0.01), "mse")
-    again.optimizer.build(again.trainable_variables)
+    loaded, again = keras.models.load_model(path), compiled_predictor(vision_transformer(**TINY))
     again.load_weights(path)
-    np.testing.assert_array_equal(call(again, inputs), call(predictor, inputs))
+    for other in (loaded, again):
+        np.testing.assert_array_equal(call(other, inputs), call(predictor, inputs))
     for ours, other in zip(again.optimizer.variables, predictor.optimizer.variables, strict=True):
         np.testing.assert_array_equal(to_numpy(ours.value), to_numpy(other.value))
 
 
-def test_errors():
-    with pytest.raises(ValueError, match=r"`target` must be one of .* Received: target='colour'"):
-        masked_patch_predictor(vision_transformer(**TINY), "colour")
-    with pytest.raises(ValueError, match="one `PatchEmbedding`, whose patches can be masked"):
-        masked_patch_predictor(resnet((1,), width=32, num_classes=2, image_size=32))
-    with pytest.raises(ValueError, match="must be a Vision Transformer"):
-        masked_patch_predictor(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
-    model = vision_transformer(**TINY)
-    with pytest.raises(ValueError, match="`model` must be one of the builders"):
-        masked_patch_predictor(keras.Model(model.input, model.output))
+def compiled_predictor(model):
+    predictor = masked_patch_predictor(model, "pixels")
+    predictor.compile(keras.optimizers.Adam(0.01), "mse")
+    # Made while TensorFlow traces the first step, its variables would have it traced twice.
+    predictor.optimizer.build(predictor.trainable_variables)
+    return predictor
+
+
+@pytest.mark.parametrize(
+    ("build", "target", "message"),
+    [
+        (lambda: vision_transformer(**TINY), "colour", "`target` must be one of"),
+        (
+            lambda: resnet((1,), width=32, num_classes=2, image_size=32),
+            "pixels",
+            "one `PatchEmbedding`, whose patches can be masked",
+        ),
+        (lambda: of_keras(vision_transformer(**TINY)), "pixels", "must be one of the builders"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused(build, target, message):
+    with pytest.raises(ValueError, match=message):
+        masked_patch_predictor(build(), target)
+
+
+def of_keras(model):
+    return keras.Model(model.input, model.output)

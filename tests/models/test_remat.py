@@ -1,7 +1,5 @@
 """Rematerialised blocks: the same training, and nothing else changed."""
 
-import sys
-
 import keras
 import numpy as np
 import pytest
@@ -9,8 +7,8 @@ from keras import ops
 
 import keras_vit
 from keras_vit.models import replace_head, resize, vision_transformer
-from tests.fixtures.commands import run_python
 from tests.fixtures.contract import randomise, to_numpy
+from tests.fixtures.models import ABLATIONS
 from tests.fixtures.tiny import TINY, images
 
 pytestmark = pytest.mark.backends("tensorflow", "torch", reason="JAX compiles for seconds")
@@ -22,6 +20,7 @@ CASES = [pytest.param(BACKEND == "jax", {}, marks=pytest.mark.large), (BACKEND =
 if BACKEND == "tensorflow":
     # XLA compiles for seconds.
     CASES.append(pytest.param(True, DROPPING, marks=pytest.mark.large))
+CASES += [(BACKEND == "jax", ABLATIONS[name]) for name in ABLATIONS]
 
 
 def trained(jit_compile, **options):
@@ -52,40 +51,21 @@ def count_recomputed(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("jit_compile", "rates"), CASES, ids=str)
-def test_training_is_the_same(jit_compile, rates, monkeypatch):
+@pytest.mark.parametrize(("jit_compile", "options"), CASES, ids=str)
+def test_training_is_the_same(jit_compile, options, monkeypatch):
     with monkeypatch.context() as context:
-        if BACKEND == "torch" and rates:
+        if BACKEND == "torch" and options == DROPPING:
             # There Keras drops by torch's state if no seed was drawn: other values, as random.
             context.setattr(keras, "remat", lambda function: function)
-            expected = trained(jit_compile, remat=True, **rates)
+            expected = trained(jit_compile, remat=True, **options)
         else:
-            expected = trained(jit_compile, **rates)
+            expected = trained(jit_compile, **options)
     calls = count_recomputed(monkeypatch)
-    actual = trained(jit_compile, remat=True, **rates)
+    actual = trained(jit_compile, remat=True, **options)
     # JAX traces a block once, and computes the trace again.
     assert len(calls) >= (1 if BACKEND == "jax" else 2) * TINY["depth"]
     for one, other in zip(actual, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_without_training_nothing_is_rematerialised(monkeypatch):
-    model = vision_transformer(**TINY, remat=True)
-    model.compile("sgd", "mse")
-    calls = count_recomputed(monkeypatch)
-    model(images(2, 16, 16, 3))
-    model.predict(images(2, 16, 16, 3), verbose=0)
-    model.evaluate(images(2, 16, 16, 3), np.zeros((2, 3)), verbose=0)
-    assert calls == []
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_scores(training):
-    block = keras_vit.TransformerBlock(num_heads=2, mlp_dim=16, stochastic_depth=0.5, remat=True)
-    output, scores = block(images(2, 5, 8), training=training, return_attention_scores=True)
-    assert tuple(output.shape) == (2, 5, 8)
-    np.testing.assert_allclose(to_numpy(scores).sum(-1), np.ones((2, 2, 5)), rtol=1e-6)
 
 
 def test_it_is_no_architecture(tmp_path):
@@ -106,30 +86,3 @@ def test_a_file_does_not_tell():
     path = "tests/data/reference/a_vit_token.ckpt.npz"
     assert keras_vit.from_checkpoint(path, remat=True).get_layer("block_0").remat
     assert not keras_vit.from_checkpoint(path).get_layer("block_0").remat
-
-
-# `ru_maxrss` would start from the peak of the process that starts this one.
-TRAINING = """
-import pathlib
-import re
-import sys
-import keras
-import numpy as np
-import keras_vit
-def peak():
-    status = pathlib.Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\\s+(\\d+)", status)[1])
-model = keras_vit.ViT_S16(remat=sys.argv[1] == "True")
-model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-images, labels = np.zeros((16, 224, 224, 3), "float32"), np.zeros(16)
-before = peak()
-model.train_on_batch(images, labels)
-print(peak() - before)
-"""
-
-
-@pytest.mark.large
-@pytest.mark.backends("tensorflow", reason="on CPUs JAX's XLA undoes it, and torch's heap hides it")
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux records the peak")
-def test_peak_memory_of_training():
-    assert int(run_python(TRAINING, True)) < 0.6 * int(run_python(TRAINING, False))

@@ -51,30 +51,14 @@ def test_stable_names(options, names):
     assert [layer.name for layer in layers] == ["images", "root_conv", *names.split()]
 
 
-def test_paths_are_the_same_on_every_backend():
-    model = vision_transformer(**{**HYBRID, "resnet_stages": (1,)})
-    unit = "stage_1_unit_1"
-    paths = [v.path for v in model.weights if not v.path.startswith(("block_", "encoder_", "head"))]
-    assert sorted(paths) == sorted(
-        ["root_conv/kernel", "root_norm/gamma", "root_norm/beta"]
-        + [f"{unit}/conv_{i}/kernel" for i in (1, 2, 3, "proj")]
-        + [f"{unit}/norm_{i}/{x}" for i in (1, 2, 3, "proj") for x in ("gamma", "beta")]
-        + ["patch_embedding/projection/kernel", "patch_embedding/projection/bias"]
-        + ["class_token/token", "position_embedding/embedding"]
-    )
-
-
 @pytest.mark.parametrize("size", [16, 17, (33, 50), 1])
 def test_any_image_size(size):
     model = resnet(**{**BIT, "image_size": size})
     assert tuple(model(images(2, *model.input_shape[1:])).shape) == (2, 3)
 
 
-@pytest.mark.slow
 def test_the_head_starts_at_zero():
-    model = resnet(**BIT)
-    assert not np.any(model.predict(images(2, 16, 16, 3), verbose=0))
-    assert resnet(**{**BIT, "num_classes": 0}).output_shape == (None, 32 * 2 * 4)
+    assert not any(weights.any() for weights in resnet(**BIT).get_layer("head").get_weights())
 
 
 @pytest.mark.slow
@@ -96,13 +80,6 @@ def test_resize_of_a_hybrid():
     expected = keras_vit.resize_position_embedding(old, (4, 5), source_grid=(2, 3))
     np.testing.assert_array_equal(table, expected)
     check_backbone(model, new, leave_out=("position_embedding/",))
-    with pytest.raises(ValueError, match=r"`image_size` must be a multiple.*\(8, 8\)"):
-        resize(model, 20)
-
-
-def test_resize_of_sincos_positions_of_a_hybrid():
-    model = vision_transformer(**HYBRID, position_embedding="sincos2d")
-    assert tuple(resize(model, (32, 40)).get_layer("position_embedding").grid_size) == (4, 5)
 
 
 @pytest.mark.slow
@@ -111,19 +88,9 @@ def test_feature_maps():
     layers = ["stage_1_unit_2", "stage_2_unit_1", "block_1"]
     maps = features(model, images(2, 16, 24, 3), layers, as_maps=True)
     assert [maps[name].shape for name in layers] == [(2, 4, 6, 128), (2, 2, 3, 256), (2, 2, 3, 8)]
-    bit = resnet(**BIT)
-    assert features(bit, images(2, 16, 16, 3), ["norm"], as_maps=True)["norm"].shape[1:3] == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("build", "options", "message"),
-    [
-        (resnet, {**BIT, "image_size": 0}, "`image_size` must be .*image_size=0"),
-        (vision_transformer, {**HYBRID, "image_size": 20}, r"must be a multiple .*\(20, 20\)"),
-        (vision_transformer, {**HYBRID, "patch_size": 4}, "`image_size` must be a multiple"),
-    ],
-    ids=["resnet", "hybrid", "patches of a hybrid"],
-)
-def test_wrong_argument(build, options, message):
-    with pytest.raises(ValueError, match=message):
-        build(**options)
+@pytest.mark.parametrize("options", [{"image_size": 20}, {"patch_size": 4}], ids=str)
+def test_incomplete_patches_of_a_hybrid_are_refused(options):
+    with pytest.raises(ValueError, match="`image_size` must be a multiple"):
+        vision_transformer(**{**HYBRID, **options})

@@ -1,9 +1,6 @@
 """Images of another shape or scale than a model's: refused, never answered."""
 
-import pathlib
-
 import keras
-import matplotlib.figure
 import numpy as np
 import pytest
 
@@ -33,25 +30,11 @@ ANSWERED = {"ResNet": ("larger", "wide", "incomplete"), "any size": ("larger", "
 HYBRID = {"resnet_stages": (1,), "resnet_width": 32, "patch_size": 2, "image_size": 16}
 
 
-@pytest.fixture(autouse=True)
-def without_rendering(monkeypatch):
-    """Save figures as empty files: rendering them takes seconds, and is tested elsewhere."""
-
-    def savefig(figure, path, **options):
-        pathlib.Path(path).touch()
-
-    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", savefig)
-
-
 @pytest.fixture
 def compiled():
     model = vision_transformer(**TINY)
     model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
-
-
-def draw(model, images, path):
-    draw_predictions(model, images, np.zeros(4, int), ["a", "b", "c"], path / "picture.png")
 
 
 CALLS = {
@@ -63,7 +46,9 @@ CALLS = {
     "rollout": lambda model, images, _: keras_vit.attention_rollout(model, images),
     "distance": lambda model, images, _: attention_distance(model, images),
     "report": lambda model, images, path: write_report(model, images, path),
-    "predictions": draw,
+    "predictions": lambda model, images, path: draw_predictions(
+        model, images, np.zeros(4, int), ["a", "b", "c"], path / "picture.png"
+    ),
 }
 
 

@@ -1,23 +1,15 @@
 """Which models `SaveModels` saves, where the loss is checked, and when a model is measured."""
 
-import threading
-import time
-
 import keras
 import numpy as np
 import pytest
 
 from keras_vit.models.keras_files import load_model
-from keras_vit.training.callbacks import (
-    CheckFinite,
-    LogProgress,
-    MeasureRegularly,
-    NotFiniteError,
-)
+from keras_vit.training.callbacks import MeasureRegularly, NotFiniteError
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.save_callbacks import SaveModels
 from tests.fixtures.contract import to_numpy
-from tests.fixtures.small_runs import small_fit, small_model, small_recipe
+from tests.fixtures.small_runs import small_model, small_recipe
 
 
 @pytest.fixture
@@ -47,20 +39,6 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path, callback):
     assert (tmp_path / "last.keras").read_bytes() == saved
 
 
-@pytest.mark.backends("jax", "torch", reason="on TensorFlow Keras waits for each batch's loss")
-def test_training_does_not_wait_for_the_loss_of_each_batch(tmp_path, monkeypatch):
-    """Keras calls the callbacks in a thread only if all of them allow it."""
-    threads, check = set(), CheckFinite.on_train_batch_end
-
-    def on_train_batch_end(self, *arguments, **logs):
-        threads.add(threading.current_thread())
-        check(self, *arguments, **logs)
-
-    monkeypatch.setattr(CheckFinite, "on_train_batch_end", on_train_batch_end)
-    small_fit(tmp_path / "run")
-    assert threads and threading.main_thread() not in threads
-
-
 class Counting:
     """What `MeasureRegularly` takes; it measures how often it was called."""
 
@@ -73,19 +51,20 @@ class Counting:
         return lambda: {"calls": next(calls)}
 
 
-def fit_plainly(callback, epochs, batches=5, parts=None, **options):
+def fit_twice(callback, batches, parts=None):
+    """Go on with a `fit` of two epochs by a second one."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(gradient_accumulation_steps=parts), "mse", **options)
+    model.compile(keras.optimizers.SGD(gradient_accumulation_steps=parts), "mse")
     x, y = np.ones((2 * batches, 2)), np.ones((2 * batches, 1))
-    for _ in range(epochs):
+    for _ in range(2):
         model.fit(x, y, batch_size=2, epochs=2, callbacks=[callback], verbose=0)
     return model
 
 
-def test_measurements_without_a_run(tmp_path):
+def test_a_model_is_measured_without_a_run(tmp_path):
     counting = Counting()
     callback = MeasureRegularly(4, counting, log_dir=tmp_path)
-    model = fit_plainly(callback, epochs=2)
+    model = fit_twice(callback, batches=5)
     # Each `fit` of 10 steps begins where the one before has ended.
     assert [row["step"] for row in callback.rows] == [4, 8, 10, 12, 16, 20]
     assert [row["calls"] for row in callback.rows] == [0, 1, 2, 0, 1, 2]
@@ -94,30 +73,7 @@ def test_measurements_without_a_run(tmp_path):
 
 
 @pytest.mark.backends("tensorflow", "jax", reason="torch has no accumulation of Keras's")
-def test_steps_are_updates():
+def test_the_steps_of_measurements_are_updates():
     callback = MeasureRegularly(2, Counting())
-    fit_plainly(callback, epochs=2, batches=6, parts=3)
+    fit_twice(callback, batches=6, parts=3)
     assert [row["step"] for row in callback.rows] == [2, 4, 6, 8]
-
-
-@pytest.mark.backends("tensorflow", "jax", reason="torch executes one step at a time")
-def test_several_steps_in_one_execution():
-    with pytest.raises(ValueError, match="`steps_per_execution` must be 1 .*=2"):
-        fit_plainly(MeasureRegularly(2, Counting()), epochs=1, steps_per_execution=2)
-
-
-def test_a_wrong_number_of_steps():
-    with pytest.raises(ValueError, match="`every` must be an integer of at least 1. .*every=0"):
-        MeasureRegularly(0, Counting())
-
-
-def test_a_long_epoch_says_how_far_it_is(caplog, monkeypatch):
-    caplog.set_level("INFO", "keras_vit")
-    now = iter(range(0, 1000, 25))
-    monkeypatch.setattr(time, "monotonic", lambda: next(now))
-    callback = LogProgress(100, 109)
-    callback.on_epoch_begin(3)
-    for batch in range(9):
-        callback.on_train_batch_begin(batch)
-    expected = [f"epoch 4: 10{batch} of 109 batches" for batch in (2, 5, 8)]
-    assert caplog.messages == expected

@@ -1,7 +1,6 @@
 """Runs on few and uneven images: balance of classes, early stopping, frozen backbones."""
 
 import collections
-import dataclasses
 
 import keras
 import numpy as np
@@ -13,13 +12,13 @@ from keras_vit.data import load
 from keras_vit.data.sources.feature_source import compute_features
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.keras_files import load_model
-from keras_vit.training import resumable_fit as runs
 from keras_vit.training.callbacks import StopEarly, find_best
 from keras_vit.training.tasks import make_task
 from keras_vit.training.trainer import load_training_data, train
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import CLASSES, small_fit, small_model, small_recipe
+from tests.fixtures.stopped import assert_same_variables, stopped
 
 COUNTS = {"ant": 12, "bee": 6, "cow": 4}
 LOSSES = [2.0, 1.0, float("nan"), 1.5, 1.0, 0.5]
@@ -94,7 +93,7 @@ def test_features_take_the_place_of_images(folder):
 
 @pytest.mark.slow
 def test_a_frozen_run_trains_the_head_alone(folder, tmp_path):
-    """Its accuracy is that of a logistic regression on the features; it resumes bit for bit."""
+    """Its accuracy is that of a logistic regression on the features."""
     recipe = small_recipe(image_size=16, batch_size=11, steps=300, freeze=True, learning_rate=1.0)
     model = small_model(recipe)
     before = {v.path: np.array(to_numpy(v.value)) for v in model.weights}
@@ -113,22 +112,12 @@ def test_a_frozen_run_trains_the_head_alone(folder, tmp_path):
 @pytest.mark.slow
 def test_a_frozen_run_is_resumed_bit_for_bit(folder, tmp_path):
     recipe = small_recipe(image_size=16, batch_size=11, freeze=True, class_balance="sampling")
-    whole = train(recipe, seeded_model(recipe), folder, tmp_path / "whole", save_steps=3)
+    whole = train(recipe, seeded_model(recipe), folder, tmp_path / "whole")
 
-    class StopMidEpoch(runs.LogOptimizer):
-        def on_train_batch_begin(self, batch, logs=None):
-            # The last state is that after batch 6.
-            if self.model.optimizer.iterations == 7:
-                raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(runs, "LogOptimizer", StopMidEpoch)
-        train(recipe, seeded_model(recipe), folder, tmp_path / "stopped", save_steps=3)
-    rest = train(
-        recipe, seeded_model(recipe), folder, tmp_path / "stopped", save_steps=3, resume=True
-    )
-    for one, other in zip(whole.model.weights, rest.model.weights, strict=True):
-        np.testing.assert_array_equal(to_numpy(one.value), to_numpy(other.value))
+    with stopped(7):
+        train(recipe, seeded_model(recipe), folder, tmp_path / "stopped")
+    rest = train(recipe, seeded_model(recipe), folder, tmp_path / "stopped", resume=True)
+    assert_same_variables(whole.model.weights, rest.model.weights)
     assert [m["val_loss"] for m in rest.history] == [m["val_loss"] for m in whole.history]
 
 
@@ -143,14 +132,13 @@ def test_class_weights_are_scikit_learns(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("balance", ["weights", "sampling"])
-def test_balanced_runs_log_the_balanced_accuracy(folder, tmp_path, balance):
-    recipe = small_recipe(image_size=16, batch_size=8, class_balance=balance, steps=8)
+def test_a_run_with_class_weights_has_a_balanced_accuracy(folder, tmp_path):
+    recipe = small_recipe(image_size=16, batch_size=8, class_balance="weights", steps=8)
     run = train(recipe, small_model(recipe), folder, tmp_path / "run")
     assert 0 <= run.history[-1]["val_balanced_accuracy"] <= 1
 
 
-def test_the_best_epoch():
+def test_the_best_epoch_is_that_of_the_metric():
     history = [{"val_loss": loss, "val_accuracy": 0.5, "val_x": -loss} for loss in LOSSES]
     assert find_best([]) == -1
     assert find_best(history, "val_loss") == find_best(history) == 5
@@ -182,44 +170,19 @@ def test_a_run_that_has_stopped_is_not_trained_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "validation", "message"),
-    [
-        (
-            {"monitor": "val_f1"},
-            "validation",
-            "one of val_loss, val_accuracy. Received: monitor='val_f1'",
-        ),
-        ({"patience": 2}, None, "`monitor` and `patience` need a metric of an epoch.*patience=2"),
-    ],
+    ("changes", "validation"), [({"monitor": "val_f1"}, "validation"), ({"patience": 2}, None)]
 )
-def test_wrong_ends_of_a_run(changes, validation, message):
+def test_an_end_by_a_metric_that_no_epoch_has_is_refused(changes, validation):
     recipe = small_recipe(**changes)
     data = load_training_data(recipe, "digits", CLASSES, validation=validation)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="`monitor`"):
         make_task(recipe, small_model(recipe), *data)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"freeze": True, "augmentation": "bit"}, "without augmentation"),
-        ({"freeze": True, "frozen_blocks": 1}, "Only one of `freeze`"),
-        ({"optimizer": "lion", "accumulation_steps": 2}, "to be adamw or sgd"),
-        ({"loss": "pixels", "class_balance": "weights"}, "`class_balance` needs `loss`"),
-        ({"patience": 0}, "`patience` must be a positive number"),
-    ],
-)
-def test_settings_that_exclude_each_other(changes, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(small_recipe(), **changes)
 
 
 @pytest.mark.slow
 def test_every_class_comes_early_in_a_balanced_pass(tmp_path):
-    write_folder(tmp_path / "train", ("ant", "bee", "cow"), count=40)
-    for name in ("ant", "bee"):
-        for number in range(4, 40):
-            (tmp_path / "train" / name / f"{number}.jpg").unlink()
+    for name, count in (("ant", 4), ("bee", 4), ("cow", 40)):
+        write_folder(tmp_path / "train", [name], count)
     write_folder(tmp_path / "test", ("ant", "bee", "cow"), count=1)
     data = load(f"folder:{tmp_path}", "train", 16, 30, training=True, repeat=True, balanced=True)
     assert set(labels_of(data, 1)) == {0, 1, 2}

@@ -52,16 +52,14 @@ def test_a_keras_file_with_a_large_member(load, members, tmp_path):
         load(path)
 
 
-def test_a_keras_file_whose_arrays_are_large(members, tmp_path):
+@pytest.mark.parametrize("name", ["model.keras", "model.weights.h5"])
+def test_a_file_of_keras_whose_arrays_are_large(name, members, tmp_path):
     weights = with_large_state(members[WEIGHTS])
-    path = written(tmp_path / "model.keras", {**members, WEIGHTS: weights})
-    with pytest.raises(ValueError, match=REFUSED):
-        from_checkpoint(path)
-
-
-def test_a_file_of_keras_weights_whose_arrays_are_large(members, tmp_path):
-    path = tmp_path / "model.weights.h5"
-    path.write_bytes(with_large_state(members[WEIGHTS]))
+    path = tmp_path / name
+    if path.suffix == ".keras":
+        written(path, {**members, WEIGHTS: weights})
+    else:
+        path.write_bytes(weights)
     with pytest.raises(ValueError, match=REFUSED):
         load_checkpoint(vision_transformer(**TINY), path)
 

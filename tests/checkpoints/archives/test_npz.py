@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import random
 import struct
 import zipfile
 
@@ -68,30 +67,7 @@ def test_a_damaged_header(header, tmp_path, caplog):
         read_all(path)
     # Cached features are computed again.
     assert _read(path, "key") is None
-    assert (
-        "file.npz is damaged or of something else; its features are computed again" in caplog.text
-    )
-
-
-def test_random_damage(tmp_path):
-    """A few hundred files: each is read, or refused with an error of ours."""
-    generator = random.Random(0)
-    whole, path = stored(ARRAYS["features"]), tmp_path / "file.npz"
-    refused = 0
-    for _ in range(300):
-        damaged = bytearray(whole)
-        for _ in range(generator.choice((1, 2, 4))):
-            place = generator.randrange(6, 80)
-            damaged[place] = generator.choice((damaged[place] ^ 4, *b"'(){}[],:\\\n0L"))
-        cut = generator.choice((None, generator.randrange(len(damaged))))
-        write(path, bytes(damaged[:cut]))
-        _read(path, "key")
-        try:
-            read_all(path)
-        except ValueError as error:
-            refused += 1
-            assert "Received: " in str(error)
-    assert refused > 250
+    assert "its features are computed again" in caplog.text
 
 
 def test_a_size_that_is_not_true(tmp_path):

@@ -1,7 +1,5 @@
 """Model cards."""
 
-import json
-
 import pytest
 import yaml
 
@@ -40,51 +38,20 @@ def facts_of(card):
 
 
 def test_the_facts_are_those_of_the_files(directory):
-    card = model_card(directory, "org/pets")
-    preprocessor = json.loads((directory / "preprocessor_config.json").read_text())
+    card = model_card(directory, "org/pets", accuracy="93 % on oxford_iiit_pet")
     facts = facts_of(card)
     assert facts["Classes"] == "3 (`tabby cat`, `a_*b*`, `<i>bird</i>`)"
     assert facts["Parameters"] == f"{case_model(CASE).count_params():,}"
-    height, width = preprocessor["size"]["height"], preprocessor["size"]["width"]
-    assert facts["Images"].startswith(f"{height} x {width} pixels")
-    assert (preprocessor["image_mean"], preprocessor["image_std"]) == (
-        [0.485, 0.456, 0.406],
-        [0.229, 0.224, 0.225],
-    )
-    assert facts["Preprocessing"].startswith("interpolation=bicubic, antialias=True")
     assert "mean=(0.485, 0.456, 0.406), deviation=(0.229, 0.224, 0.225)" in facts["Preprocessing"]
+    assert facts["Accuracy"] == "93 % on oxford_iiit_pet"
     assert "Weights" not in facts
-    assert "Accuracy" not in facts
     metadata, text = front_matter(card)
     assert metadata == {
         "library_name": "transformers",
         "pipeline_tag": "image-classification",
         "tags": ["keras_vit", "vision", "vision-transformer"],
     }
-    assert text.startswith("\n# pets\n\nVision Transformer for image classification")
     assert 'keras_vit.from_checkpoint("hf://org/pets")' in text
-
-
-@pytest.mark.slow
-def test_without_a_head(tmp_path):
-    model = keras_vit.ViT_Ti16(num_classes=0, image_size=32)
-    for to in ("huggingface", "huggingface_tf"):
-        keras_vit.save_checkpoint(model, tmp_path / to, to)
-        card = model_card(tmp_path / to, "org/vit@v2")
-        assert card.data.pipeline_tag == "image-feature-extraction"
-        assert facts_of(card)["Classes"].startswith("none")
-
-
-def test_a_head_of_zeros(tmp_path):
-    model = keras_vit.ViT_Ti16(num_classes=12, image_size=32)
-    model.class_names = [f"class {index}" for index in range(12)]
-    keras_vit.save_checkpoint(model, tmp_path / "timm", "timm")
-    card = model_card(tmp_path / "timm", "org/vit@v2")
-    assert "\nViT_Ti16 for image classification" in card.text
-    assert facts_of(card)["Classes"].endswith(
-        "`class 9`, ...); the head is zero and has to be trained"
-    )
-    assert '"hf://org/vit@v2"' in card.text
 
 
 @pytest.mark.parametrize(
@@ -98,20 +65,13 @@ def test_a_head_of_zeros(tmp_path):
             "ViT_B16/imagenet21k",
             "`ViT_B16/imagenet21k`, gs://vit_models/imagenet21k/ViT-B_16.npz",
         ),
-        (
-            "Ti_16-i1k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0",
-            "gs://vit_models/augreg/Ti_16-i1k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0.npz",
-        ),
         ("https://me:secret@host.example/vit.npz?key=secret", "https://host.example/vit.npz"),
         ("/home/me/vit.npz", None),
-        (None, None),
     ],
 )
-@pytest.mark.parametrize("finetuned", [False, True])
-def test_origin(source, origin, finetuned, directory, hub):
-    card = model_card(directory, "org/pets", source=source, finetuned=finetuned)
-    how = "fine-tuned from" if finetuned else "converted from"
-    assert facts_of(card).get("Weights") == (origin and f"{how} {origin}")
+def test_origin(source, origin, directory, hub):
+    card = model_card(directory, "org/pets", source=source)
+    assert facts_of(card).get("Weights") == (origin and f"converted from {origin}")
     is_on_hub = origin is not None and source.startswith("hf:")
     base = "google/vit" if is_on_hub else None
     assert card.data.base_model == base
@@ -123,7 +83,6 @@ def test_origin(source, origin, finetuned, directory, hub):
     ("text", "arguments", "expected"),
     [
         ("---\nlicense: apache-2.0\n---\n", {}, {"license": "apache-2.0"}),
-        ("---\nlicense: apache-2.0\n---\n", {"license": "mit"}, {"license": "mit"}),
         ("---\nlicense: apache-2.0\n---\n", {"finetuned": True}, {}),
         (
             "---\nlicense: other\nlicense_name: own\nlicense_link: LICENSE\n---\n",
@@ -131,23 +90,15 @@ def test_origin(source, origin, finetuned, directory, hub):
             {"license": "other", "license_name": "own", "license_link": "LICENSE"},
         ),
         ("# Without metadata\n", {}, {}),
-        ("---\n- a list\n---\n", {}, {}),
+        # The repository is not on the Hub.
+        (None, {}, {}),
     ],
 )
 def test_license(text, arguments, expected, directory, hub):
-    folder = hub.folder / "org" / "base"
-    folder.mkdir(parents=True)
-    (folder / "README.md").write_text(text)
+    if text is not None:
+        folder = hub.folder / "org" / "base"
+        folder.mkdir(parents=True)
+        (folder / "README.md").write_text(text)
     card = model_card(directory, "org/pets", source="hf://org/base", **arguments)
     metadata, _ = front_matter(card)
     assert {name: metadata[name] for name in metadata if "license" in name} == expected
-
-
-def test_license_without_the_hub(directory, hub):
-    card = model_card(directory, "org/pets", source="hf://org/absent")
-    assert card.data.license is None
-
-
-def test_accuracy(directory):
-    card = model_card(directory, "org/pets", accuracy="93 % on oxford_iiit_pet")
-    assert facts_of(card)["Accuracy"] == "93 % on oxford_iiit_pet"

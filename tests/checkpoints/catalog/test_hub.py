@@ -1,10 +1,7 @@
 """`hf://` addresses, with a server on this machine."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 import safetensors.numpy
@@ -17,19 +14,16 @@ from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import REFERENCE, assert_logits, case_outputs
 
 CASE = "hf_vit_imagenet_mean_std"
-COMMAND = "from keras_vit.cli import main; main()"
 
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     folder = tmp_path / "repositories"
     shutil.copytree(REFERENCE / CASE, folder / "org" / "vit")
-    for name in ("closed", "pickled", "empty"):
-        (folder / "org" / name).mkdir()
-    (folder / "org" / "closed" / "model.safetensors").touch()
+    (folder / "org" / "pickled").mkdir()
     (folder / "org" / "pickled" / "pytorch_model.bin").write_bytes(b"no weights")
     (folder / "org" / "vit" / "tf_model.h5").write_bytes(b"not needed")
-    with serving(folder, gated=("org/closed",)) as server:
+    with serving(folder) as server:
         use(server, monkeypatch, tmp_path / "cache")
         yield server
 
@@ -39,9 +33,7 @@ def names_of(requests):
     return [path.rpartition("/")[2] for path in found]
 
 
-@pytest.mark.parametrize(
-    "address", ["hf://org/vit", "hf://org/vit@main", f"hf://org/vit@{COMMIT}/model.safetensors"]
-)
+@pytest.mark.parametrize("address", ["hf://org/vit", f"hf://org/vit@{COMMIT}/model.safetensors"])
 def test_a_model(address, hub):
     model = keras_vit.from_checkpoint(address)
     reference = case_outputs(CASE)
@@ -92,11 +84,6 @@ def test_shards(hub):
     model = keras_vit.from_checkpoint("hf://org/vit")
     reference = case_outputs(CASE)
     assert_logits(to_numpy(model(reference["images"])), reference["logits"])
-    (folder / "model-00002-of-00002.safetensors").unlink()
-    shutil.rmtree(constants.HF_HUB_CACHE)
-    hub.add_commit(folder, [])
-    with pytest.raises(ValueError, match="complete file of arrays.*model-00002-of-00002"):
-        keras_vit.from_checkpoint("hf://org/vit")
 
 
 def test_nothing_is_asked_for_twice(hub, monkeypatch):
@@ -111,56 +98,16 @@ def test_nothing_is_asked_for_twice(hub, monkeypatch):
     assert hub.requests == []
 
 
-@pytest.mark.slow
-def test_a_broken_download_is_resumed(hub, monkeypatch):
-    # What has come is kept by chunks.
-    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
-    path = f"/org/vit/resolve/{COMMIT}/model.safetensors"
-    hub.broken.add(path)
-    file = find_file("hf://org/vit")
-    assert file.read_bytes() == (REFERENCE / CASE / "model.safetensors").read_bytes()
-    ranges = [asked for method, where, asked in hub.requests if (method, where) == ("GET", path)]
-    assert len(ranges) == 2
-    assert ranges[1].startswith("bytes=")
-
-
 @pytest.mark.parametrize(
     ("address", "message"),
     [
         ("hf://org/absent", "Repository Not Found"),
-        ("hf://org/closed", "Cannot access gated repo"),
         ("hf://org/vit@v2", "Revision Not Found"),
-        ("hf://org/vit/other.safetensors", "must have other.safetensors; pickled"),
-        ("hf://org/pickled", "must have model.safetensors or .*; pickled weights are never read"),
-        ("hf://org/empty", "must have model.safetensors or "),
-        ("hf://vit", r"must be `hf://ORG/NAME\[@REVISION\]\[/FILE\]`"),
+        ("hf://org/vit/other.safetensors", "must have other.safetensors"),
+        ("hf://org/pickled", "pickled weights are never read"),
         ("hf://org/vit/../x.npz", "must be `hf://ORG/NAME"),
-        ("hf://org/-vit-", "Repo id must use alphanumeric chars"),
     ],
 )
-def test_one_line(address, message, hub):
-    with pytest.raises(ValueError, match=message) as caught:
+def test_an_address_that_is_refused(address, message, hub):
+    with pytest.raises(ValueError, match=message):
         find_file(address)
-    assert "\n" not in str(caught.value)
-    assert f"Received: {address!r}" in str(caught.value)
-
-
-def test_a_model_that_is_not_in_the_cache(hub, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ValueError, match="HF_HUB_OFFLINE"):
-        find_file("hf://org/vit")
-
-
-@pytest.mark.slow
-def test_the_command(hub, tmp_path):
-    """With the environment variables that users set; the second time without the server."""
-    settings = {**os.environ, "HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home")}
-    for extra in ({}, {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "1"}):
-        result = subprocess.run(
-            [sys.executable, "-c", COMMAND, "inspect-checkpoint", "hf://org/vit"],
-            env={**settings, **extra},
-            capture_output=True,
-            text=True,
-        )
-        assert result.returncode == 0, result.stderr
-        assert "huggingface" in result.stdout

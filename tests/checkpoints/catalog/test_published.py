@@ -46,20 +46,6 @@ def test_row_of_the_hub(row):
 
 
 @GOOGLE
-def test_the_url_agrees_with_the_row(row):
-    assert re.fullmatch(r"gs://(vit_models|big_vision|bit_models)/[\w./+-]+\.npz", row.url)
-    expected = {"B": "BiT_", "R": "R", "V": "ViT_"}[row.variant[0]]
-    assert row.variant.startswith(expected)
-    letters = row.url.rpartition("/")[2].lower().replace("_", "")
-    size = row.variant.removeprefix("ViT_").removeprefix("BiT_").lower().replace("_", "")
-    if row.tag.startswith("deit3"):
-        size = {"s16": "small", "b16": "base", "l16": "large"}[size]
-    elif "webli_en_so400m" in row.url:
-        size = "so400m"
-    assert size in letters.replace("+vit-", "").replace("-", "")
-
-
-@GOOGLE
 def test_the_head(row):
     original = "/imagenet21k/" in row.url
     assert row.zero_head == original
@@ -79,23 +65,15 @@ def test_augreg_rows_are_files_of_the_release(row):
     assert row.tag == f"augreg_{file.finetune_dataset or 'imagenet21k'}{size}"
 
 
-def test_fine_tuned_at_384_from_the_recommended_file():
-    for row in AUGREG:
-        if row.image_size == 384:
-            pretrained = find_checkpoint("augreg_imagenet21k", row.variant)
-            assert row.url.startswith(pretrained.url.removesuffix(".npz"))
-
-
-@EACH
-def test_found_by_its_names(row):
-    assert find_checkpoint(row.name) is row
-    assert find_checkpoint(row.name, row.variant) is row
-    assert find_checkpoint(row.tag, row.variant) is row
+def test_rows_are_found_by_their_names():
+    for row in CHECKPOINTS:
+        assert find_checkpoint(row.name) is row
+        assert find_checkpoint(row.name, row.variant) is row
+        assert find_checkpoint(row.tag, row.variant) is row
 
 
 def test_filter():
     assert list_checkpoints() == CHECKPOINTS
-    assert list_checkpoints("  ") == CHECKPOINTS
     assert list_checkpoints("SIGLIP2 so400m 224") == (find_checkpoint("ViT_So400m14/siglip2_224"),)
     assert list_checkpoints("l16 strong1 res_384") == (
         find_checkpoint("ViT_L16/augreg_imagenet2012_384"),
@@ -104,19 +82,14 @@ def test_filter():
 
 
 @pytest.mark.parametrize(
-    ("name", "variant", "message"),
+    ("name", "variant"),
     [
-        ("ViT_B16/imagenet21", None, " in"),
-        ("imagenet21k", None, " in"),
-        ("augreg_imagenet2012_224", "ViT_B16", " of ViT_B16 in"),
-        ("ViT_L16/sam", "ViT_B16", " of ViT_B16 in"),
-        ("ViT_B17/imagenet21k", None, " in"),
-        ("imagenet21k", "ViT_g14", " of ViT_g14 in"),
-        ("", None, " in"),
+        ("ViT_B16/imagenet21", None),
+        ("imagenet21k", None),
+        ("ViT_L16/sam", "ViT_B16"),
+        ("ViT_B17/imagenet21k", None),
     ],
 )
-def test_unknown_name(name, variant, message):
-    rule = f"`name` must be an existing file or directory, or the name of a checkpoint{message}"
-    with pytest.raises(ValueError, match=rule) as error:
+def test_unknown_name(name, variant):
+    with pytest.raises(ValueError, match="`name` must be .* the name of a checkpoint"):
         find_checkpoint(name, variant)
-    assert str(error.value).endswith(f"Received: name={name!r}")

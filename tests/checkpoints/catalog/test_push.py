@@ -1,10 +1,7 @@
 """Uploads to the Hub, to a server on this machine."""
 
-import logging
-
 import numpy as np
 import pytest
-from huggingface_hub import ModelCard, constants
 
 import keras_vit
 from keras_vit.checkpoints import push_to_hub
@@ -27,11 +24,10 @@ FILES = {
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", MEMBER)
-    for name in ("org/closed", "others/vit"):
-        (tmp_path / "repositories" / name).mkdir(parents=True)
-        (tmp_path / "repositories" / name / "README.md").write_text("# Theirs\n")
-    settings = {"gated": ("org/closed",), "read_only": ("others",)}
-    with serving(tmp_path / "repositories", **settings) as server:
+    theirs = tmp_path / "repositories" / "others" / "vit"
+    theirs.mkdir(parents=True)
+    (theirs / "README.md").write_text("# Theirs\n")
+    with serving(tmp_path / "repositories", read_only=("others",)) as server:
         use(server, monkeypatch, tmp_path / "cache")
         yield server
 
@@ -70,11 +66,6 @@ def test_what_is_pushed_is_loaded(to, hub, tmp_path):
     model = keras_vit.from_checkpoint("hf://org/vit")
     assert model.class_names == NAMES
     np.testing.assert_array_equal(outputs_of("hf://org/vit"), outputs_of(path))
-    assert ModelCard(card_of(hub)).data.to_dict() == {
-        "library_name": "timm" if to == "timm" else "transformers",
-        "pipeline_tag": "image-classification",
-        "tags": ["keras_vit", "vision", "vision-transformer"],
-    }
 
 
 @pytest.mark.slow
@@ -89,12 +80,11 @@ def test_branch(hub, directory):
 @pytest.mark.slow
 def test_private(hub, directory):
     push_to_hub(directory, "org/mine", private=True)
-    push_to_hub(directory, "org/mine", private=True)
     push_to_hub(directory, "org/all")
     assert hub.private == {"org/mine"}
     with pytest.raises(ValueError, match="it is public, so that `private` has no effect"):
         push_to_hub(directory, "org/all", private=True)
-    assert len(hub.commits) == 3
+    assert len(hub.commits) == 2
 
 
 @pytest.mark.slow
@@ -105,9 +95,8 @@ def test_another_card_is_kept(hub, directory, caplog):
     model = case_model(CASE)
     model.get_layer("head").bias.assign([1, 2, 3])
     keras_vit.save_checkpoint(model, directory, "huggingface")
-    with caplog.at_level(logging.WARNING, "keras_vit"):
-        push_to_hub(directory, "org/vit")
-    assert caplog.messages == ["org/vit keeps its README.md"]
+    push_to_hub(directory, "org/vit")
+    assert "org/vit keeps its README.md" in caplog.text
     assert card_of(hub) == theirs
     assert hub.commits[1] == FILES["huggingface"][1:]
     np.testing.assert_array_equal(outputs_of("hf://org/vit"), outputs_of(directory))
@@ -120,53 +109,27 @@ def test_weights_that_would_not_be_read(hub, directory, tmp_path):
     assert len(hub.commits) == 1
 
 
-def test_settings_of_images_that_would_not_be_read(hub, directory):
-    (hub.folder / "org" / "vit").mkdir()
-    (hub.folder / "org" / "vit" / "processor_config.json").write_text("{}")
-    with pytest.raises(ValueError, match="has a processor_config.json, which is read instead of"):
-        push_to_hub(directory, "org/vit")
-
-
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("others/new", {}, "403 Forbidden"),
         ("others/vit", {"token": STRANGER}, "403 Forbidden"),
         ("org/vit", {"token": "revoked"}, "401 Unauthorized"),
         ("org/vit", {"refused": "/large"}, "Error while uploading 'model.safetensors'"),
-        ("org/vit", {"endpoint": "http://127.0.0.1:9"}, "refused"),
-        ("org/vit", {"offline": True}, "offline mode is enabled"),
-        ("org/a--b", {}, "Cannot have -- or .. in repo_id"),
+        ("org/vit@", {}, r"must be `ORG/NAME\[@BRANCH\]`"),
     ],
 )
-def test_one_line(name, settings, message, hub, directory, monkeypatch):
+def test_what_is_refused_changes_nothing(name, settings, message, hub, directory, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", settings.get("token", MEMBER))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", settings.get("offline", False))
-    monkeypatch.setattr(constants, "ENDPOINT", settings.get("endpoint", hub.address))
     hub.refused.add(settings.get("refused"))
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
-    with pytest.raises(ValueError, match=f"Received: '{name}' .*{message}") as caught:
+    with pytest.raises(ValueError, match=message):
         push_to_hub(directory, name)
-    assert "\n" not in str(caught.value)
     assert hub.commits == []
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    "name", ["vit", "org/vit/model.safetensors", "org/vit@", "https://huggingface.co/org/vit"]
-)
-def test_names(name, hub, directory):
-    with pytest.raises(ValueError, match=r"must be `ORG/NAME\[@BRANCH\]`. Received: "):
-        push_to_hub(directory, name)
-    assert hub.requests == []
-
-
-@pytest.mark.parametrize("what", ["nothing", "file", "incomplete"])
-def test_other_directories(what, hub, tmp_path, directory):
-    path = directory / "model.safetensors" if what == "file" else tmp_path / what
-    if what == "incomplete":
-        path = directory
-        (path / "preprocessor_config.json").unlink()
-    with pytest.raises(ValueError, match="must be|is not a file"):
-        push_to_hub(path, "org/vit")
+def test_an_incomplete_directory_is_refused(hub, directory):
+    (directory / "preprocessor_config.json").unlink()
+    with pytest.raises(ValueError, match="is not a file"):
+        push_to_hub(directory, "org/vit")
     assert hub.requests == []

@@ -9,32 +9,45 @@ from keras import ops
 
 import keras_vit
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
-from keras_vit.checkpoints.configuration import IMAGENET, OPENAI
 from keras_vit.core.image_spec import WHOLE_IMAGE
 from tests.fixtures.checkpoint_files import config_next_to
-from tests.fixtures.reference import assert_logits, case_model, case_path
+from tests.fixtures.reference import assert_logits, case_path
 from tests.fixtures.tiny import images
 
 BASE = {"architecture": "vit_base_patch16_224"}
-CLIP = "vit_base_patch16_clip_quickgelu_224"
 PE = "vit_pe_core_base_patch16_224"
-TIMM_OTHERS = [
-    ({"architecture": CLIP, "num_features": 768, "num_classes": 512}, "`num_features` .* 48. Rec"),
-    ({"architecture": CLIP, "num_classes": 512}, "`num_classes` .* 10. Received: num_classes=512"),
+
+
+# A case, settings of its `config.json`, and the error.
+OTHERS = [
+    ("timm_token.safetensors", {**BASE, "num_features": 768}, "`num_features` .* 48"),
+    ("timm_token.safetensors", {**BASE, "num_classes": 512}, "`num_classes` .* 10"),
+    ("timm_token.safetensors", {"model_type": "vit"}, "next to weights of timm must be their own"),
+    ("timm_token.safetensors", {"learning_rate": 0.1}, "move it away .*'learning_rate'"),
+    ("timm_token.safetensors", {**BASE, "model_args": [1]}, "`model_args` of .* JSON object"),
     (
-        {"architecture": "vit_so400m_patch16_siglip_256", "num_features": 1152, "num_classes": 0},
-        "`num_features` .*num_features=1152",
+        "timm_token.safetensors",
+        {**BASE, "pretrained_cfg": {"mean": [0.5], "std": [None]}},
+        "must say how to normalize",
     ),
+    # Functions that only the architecture records.
+    ("timm_token.safetensors", {"architecture": "test_vit3"}, "timm's default layers"),
+    ("timm_token.safetensors", {"architecture": PE}, "timm's default layers"),
+    ("hf_classifier", {"num_labels": 9}, "`num_labels` .*, 10"),
+    ("hf_classifier", {"image_size": 48}, "`image_size` .* position embedding"),
+    ("hf_classifier", {"num_attention_heads": "4"}, "`num_heads` must be an integer"),
     (
-        {"model_type": "vit", "architectures": ["ViTModel"], "num_attention_heads": 4},
-        "next to weights of timm must be their own, .*move it away",
+        "hf_classifier",
+        {"num_attention_heads": 5},
+        "`num_heads` must be (a positive divisor|that of)",
     ),
-    ({"learning_rate": 0.1}, "move it away .*'learning_rate'"),
-]
-HUGGINGFACE_OTHERS = [
-    ({"num_labels": 9}, "`num_labels` .*, 10. Received: num_labels=9"),
-    ({"num_attention_heads": "4"}, "`num_heads` must be an integer .*='4' .while reading '"),
-    ({"image_size": 48}, "`image_size` .* position embedding.*image_size=48"),
+    ("hf_classifier", {"hidden_size": 1024}, "`hidden_size` of the file's config.json"),
+    ("hf_classifier", {"layer_norm_eps": -1}, "`layer_norm_eps` .* between 0 and 1"),
+    ("hf_classifier", {"model_type": "dinov2"}, "`model_type` of the file's config.json"),
+    ("hf_classifier", {"hidden_act": "mish"}, "`hidden_act` of the file's config.json"),
+    # DINOv2 computes a square grid from the number of positions.
+    ("hf_dinov2_classifier", {"image_size": [16, 64]}, "`image_size` .* square for DINOv2"),
+    ("hf_classifier/model.safetensors", BASE, "next to weights of transformers must be their own"),
 ]
 
 
@@ -44,27 +57,12 @@ def load_timm(folder, **config):
     return from_checkpoint(path, num_heads=4)
 
 
-@pytest.mark.parametrize(("config", "message"), TIMM_OTHERS)
-def test_config_of_another_model_of_timm(config, message, tmp_path):
-    path = config_next_to("timm_token.safetensors", tmp_path, config)
-    with pytest.raises(ValueError, match=message) as error:
-        from_checkpoint(path, num_heads=4)
-    assert len(str(error.value).splitlines()) == 1
+@pytest.mark.parametrize(("case", "config", "message"), OTHERS, ids=str)
+def test_configuration_of_another_model_is_refused(case, config, message, tmp_path):
+    path = config_next_to(case, tmp_path, config)
+    options = {"num_heads": 4} if case.endswith(".safetensors") else {}
     with pytest.raises(ValueError, match=message):
-        load_checkpoint(case_model("timm_token"), path)
-
-
-@pytest.mark.parametrize(("changes", "message"), HUGGINGFACE_OTHERS)
-def test_config_of_another_model_of_transformers(changes, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        from_checkpoint(config_next_to("hf_classifier", tmp_path, changes))
-
-
-def test_config_of_timm_next_to_weights_of_transformers(tmp_path):
-    config = {**BASE, "num_classes": 10, "num_features": 48}
-    path = config_next_to("hf_classifier/model.safetensors", tmp_path, config)
-    with pytest.raises(ValueError, match="next to weights of transformers must be their own"):
-        from_checkpoint(path, num_heads=4)
+        from_checkpoint(path, **options)
 
 
 def test_config_of_transformers_without_a_head_may_have_its_default_labels(tmp_path):
@@ -75,10 +73,6 @@ def test_config_of_transformers_without_a_head_may_have_its_default_labels(tmp_p
     assert from_checkpoint(path).output_shape == (None, 48)
 
 
-def test_config_of_the_model_itself(tmp_path):
-    assert load_timm(tmp_path, num_classes=10, num_features=48).output_shape == (None, 10)
-
-
 def test_transformers_own_number_of_heads_where_none_is_configured(tmp_path, caplog):
     path = config_next_to("hf_classifier", tmp_path, {})
     config = json.loads((path / "config.json").read_text())
@@ -86,35 +80,12 @@ def test_transformers_own_number_of_heads_where_none_is_configured(tmp_path, cap
     (path / "config.json").write_text(json.dumps(config))
     assert from_checkpoint(path).get_layer("block_0").num_heads == 12
     assert "does not record num_attention_heads: 12 are assumed" in caplog.text
-    caplog.clear()
-    assert from_checkpoint(path, num_heads=4).get_layer("block_0").num_heads == 4
-    assert "are assumed" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"pretrained_cfg": "vit"}, "`pretrained_cfg` of .* must be a JSON object.*'vit'"),
-        ({"model_args": [1]}, r"`model_args` of .* must be a JSON object.*\[1\]"),
-        ({"pretrained_cfg": {"mean": "0.5", "std": 0.5}}, "must say how to normalize .*str"),
-        ({"pretrained_cfg": {"mean": [0.5], "std": [None]}}, "must say how to normalize .*None"),
-        # Functions that only the architecture records.
-        ({"architecture": "test_vit3"}, "timm's default layers. .*='test_vit3'"),
-        ({"architecture": PE}, f"timm's default layers. .*='{PE}'"),
-    ],
-    ids=str,
-)
-def test_settings_that_are_refused(config, message, tmp_path):
-    with pytest.raises(ValueError, match=message) as error:
-        load_timm(tmp_path, **config)
-    assert len(str(error.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     ("config", "normalization"),
     [
         ({"mean": 0.5, "std": 0.5}, WHOLE_IMAGE.normalization),
-        ({"mean": 0, "std": 1}, ((0,), (1,))),
         ({"mean": [0, 0, 0], "std": [1, 1, 1]}, ((0, 0, 0), (1, 1, 1))),
     ],
     ids=str,
@@ -159,44 +130,14 @@ def test_processors_of_images_and_texts(tmp_path, caplog):
     assert from_checkpoint(path).image_spec.normalization == ((0.25,) * 3, (0.125,) * 3)
     (path / "processor_config.json").write_text(json.dumps({"processor_class": "CLIPProcessor"}))
     assert from_checkpoint(path).image_spec.normalization == WHOLE_IMAGE.normalization
-    (path / "processor_config.json").write_text(json.dumps({"image_processor": [1]}))
-    with pytest.raises(ValueError, match="`image_processor` of .* must be a JSON object"):
-        from_checkpoint(path)
-
-
-@pytest.mark.parametrize(
-    ("settings", "normalization"),
-    [
-        ({"image_processor_type": "CLIPImageProcessorFast"}, OPENAI),
-        ({"feature_extractor_type": "CLIPFeatureExtractor"}, OPENAI),
-        ({"image_processor_type": "DINOv3ViTImageProcessorFast"}, IMAGENET),
-        ({"image_processor_type": "SiglipImageProcessor"}, WHOLE_IMAGE.normalization),
-        ({"image_processor_type": "BitImageProcessor", "image_std": [1]}, (OPENAI[0], (1,))),
-        ({"image_mean": [0.25] * 3}, ((0.25,) * 3, (0.5,))),
-        ({"size": 32}, WHOLE_IMAGE.normalization),
-    ],
-    ids=str,
-)
-def test_what_is_not_recorded_is_the_default_of_the_class(settings, normalization, tmp_path):
-    path = config_next_to("hf_classifier", tmp_path, {})
-    (path / "preprocessor_config.json").write_text(json.dumps(settings))
-    assert from_checkpoint(path).image_spec.normalization == normalization
-
-
-def test_timms_default_of_the_deviation(tmp_path):
-    assert load_timm(tmp_path, pretrained_cfg={"mean": 0.5}).image_spec.normalization == (
-        (0.5,),
-        IMAGENET[1],
-    )
 
 
 @pytest.mark.parametrize("case", ["hf_classifier", "hf_dinov2_classifier"])
 def test_a_normalization_that_is_not_recorded_is_told(case, tmp_path, caplog):
     path = config_next_to(case, tmp_path, {})
     (path / "preprocessor_config.json").unlink(missing_ok=True)
-    model = from_checkpoint(path)
-    load_checkpoint(model, path)
-    assert caplog.text.count("no file records how images are prepared: mean and deviation") == 2
+    from_checkpoint(path)
+    assert "no file records how images are prepared: mean and deviation" in caplog.text
 
 
 @pytest.mark.slow
@@ -216,27 +157,11 @@ def test_images_that_patches_do_not_tile(case, tmp_path):
     assert (again.input_shape, again.image_spec.cut_off) == (model.input_shape, (cut, cut))
     model.save(tmp_path / "model.keras")
     assert keras.models.load_model(tmp_path / "model.keras").image_spec == model.image_spec
-    larger = keras_vit.resize(model, 2 * size)
-    assert larger.image_spec.cut_off == (0, 0)
+    assert keras_vit.resize(model, 2 * size).image_spec.cut_off == (0, 0)
     assert from_checkpoint(path, image_size=2 * size).image_spec.cut_off == (0, 0)
-    assert keras_vit.replace_head(model, 2).image_spec == model.image_spec
-
-
-def test_a_file_in_a_model_of_any_size_keeps_what_is_cut_off(tmp_path):
-    sizes = json.loads((case_path("hf_classifier") / "config.json").read_text())
-    cut = sizes["patch_size"] - 1
-    whole = {"image_size": sizes["image_size"] + cut}
-    path = config_next_to("hf_classifier", tmp_path, whole)
-    model = keras_vit.resize(from_checkpoint(path), None)
-    load_checkpoint(model, path)
-    assert model.image_spec.cut_off == (cut, cut)
-
-
-def test_a_grid_that_transformers_would_read_as_another(tmp_path):
-    """DINOv2 computes a square grid from the number of positions."""
-    path = config_next_to("hf_dinov2_classifier", tmp_path, {"image_size": [16, 64]})
-    with pytest.raises(ValueError, match=r"`image_size` .* square for DINOv2.*=\[16, 64\]"):
-        from_checkpoint(path)
+    free = keras_vit.resize(model, None)
+    load_checkpoint(free, path)
+    assert free.image_spec.cut_off == (cut, cut)
 
 
 def test_timm_knows_its_own_normalisation(tmp_path, caplog):
@@ -247,24 +172,3 @@ def test_timm_knows_its_own_normalisation(tmp_path, caplog):
     path.with_name("preprocessor_config.json").write_text(json.dumps(settings))
     assert from_checkpoint(path, num_heads=4).image_spec.normalization == WHOLE_IMAGE.normalization
     assert not caplog.messages
-
-
-def test_another_grid_than_that_of_the_table_is_told(tmp_path, caplog):
-    model = load_timm(tmp_path, model_args={"img_size": 64})
-    assert model.input_shape == (None, 32, 32, 3)
-    line = "the grid of its position embedding, (4, 4), is used; its settings have another, (8, 8)"
-    assert line in caplog.text
-
-
-def test_weights_of_another_width_are_named_as_such(tmp_path):
-    config = {**BASE, "model_args": {"num_heads": 4}}
-    path = config_next_to("timm_token.safetensors", tmp_path, config)
-    with pytest.raises(ValueError, match="`num_heads` must be that of the file, 4"):
-        keras_vit.ViT_Ti16(image_size=32, weights=str(path))
-
-
-def test_weights_next_to_the_configuration_of_another_model(tmp_path):
-    path = config_next_to("hf_classifier", tmp_path, {})
-    with pytest.raises(ValueError, match="next to the config.json of another model"):
-        keras_vit.save_checkpoint(case_model("timm_token"), path / "new.safetensors", "timm")
-    assert not (path / "new.safetensors").exists()

@@ -10,7 +10,6 @@ from keras import ops
 from safetensors.numpy import save_file
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint, save_checkpoint
-from tests.fixtures.checkpoint_files import random_model, unchanged
 from tests.fixtures.reference import REFERENCE, assert_logits, case_model, case_outputs
 
 CASE = "hf_tf_h5_classifier"
@@ -43,10 +42,10 @@ def assert_outputs(model):
     assert_logits(ops.convert_to_numpy(model(reference["images"])), reference["logits"])
 
 
-def test_a_file_with_its_configuration(folder):
-    assert_outputs(from_checkpoint(folder / "tf_model.h5"))
-    renamed = folder / "tf_model.h5"
-    assert_outputs(from_checkpoint(renamed.rename(folder / "other.h5"), format="huggingface"))
+def test_a_file_of_any_name_is_read_with_its_configuration(folder):
+    renamed = (folder / "tf_model.h5").rename(folder / "other.h5")
+    assert_outputs(from_checkpoint(renamed, format="huggingface"))
+    assert inspect_checkpoint(renamed).format == "huggingface_tf"
 
 
 def test_the_name_of_the_model_varies(folder):
@@ -80,21 +79,6 @@ def test_safetensors_of_tensorflow(folder):
     assert_outputs(from_checkpoint(folder))
 
 
-def test_what_is_not_read_is_named(folder):
-    swin = folder / "swin.h5"
-    with h5py.File(swin, "w") as file:
-        file["swin/tf_swin_model/swin/layernorm/gamma:0"] = np.ones(3)
-    with pytest.raises(ValueError, match="of a known layout.*model_type='vit'"):
-        from_checkpoint(swin)
-
-
-def test_without_the_number_of_heads(folder):
-    (folder / "config.json").unlink()
-    with pytest.raises(ValueError, match="`num_heads` must be given"):
-        from_checkpoint(folder)
-    assert_outputs(from_checkpoint(folder, num_heads=4, epsilon=1e-12))
-
-
 def test_the_file_that_was_read(tmp_path):
     save_checkpoint(case_model(CASE), tmp_path, "huggingface_tf")
     written, attributes, layers = arrays_and_attributes(tmp_path / "tf_model.h5")
@@ -106,100 +90,20 @@ def test_the_file_that_was_read(tmp_path):
     assert_outputs(from_checkpoint(tmp_path))
 
 
-def test_a_model_with_a_pooler(tmp_path):
-    model = random_model({"num_classes": 0, "representation_size": 16, "activation": "gelu"})
-    save_checkpoint(model, tmp_path, "huggingface_tf")
-    arrays, _, layers = arrays_and_attributes(tmp_path / "tf_model.h5")
-    assert layers == ["vit"]
-    assert "vit/tf_vi_t_model/vit/pooler/dense/kernel:0" in arrays
-    assert unchanged(from_checkpoint(tmp_path), model.get_weights())
-
-
-def test_weights_alone_by_their_suffix(tmp_path):
-    path = tmp_path / "weights.h5"
-    with pytest.raises(ValueError, match="Received: path=.*model.weights.h5"):
-        save_checkpoint(case_model(CASE), tmp_path / "model.weights.h5", "huggingface")
-    save_checkpoint(case_model(CASE), path, "huggingface")
-    assert [file.name for file in tmp_path.iterdir()] == ["weights.h5"]
-    assert inspect_checkpoint(path, num_heads=4).format == "huggingface_tf"
-
-
-def test_other_weights_that_would_be_read_instead(tmp_path):
-    save_checkpoint(case_model(CASE), tmp_path, "huggingface")
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(ValueError, match="without model.safetensors, which is read instead"):
-        save_checkpoint(case_model(CASE), tmp_path, "huggingface_tf")
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_damaged_files(folder):
+def test_a_part_of_a_file_is_refused(folder):
     path = folder / "tf_model.h5"
-    for contents in (path.read_bytes()[:100_000], b"<html>404</html>"):
-        path.write_bytes(contents)
-        with pytest.raises(ValueError, match="`path` must be a complete file of arrays. .*tf_mode"):
-            from_checkpoint(folder)
-
-
-def test_another_model_in_hdf5(folder):
-    with h5py.File(folder / "tf_model.h5", "w") as file:
-        file["dense/dense/kernel:0"] = np.zeros((2, 3), "float32")
-    with pytest.raises(ValueError, match="of a known layout.*dense/dense/kernel:0"):
+    path.write_bytes(path.read_bytes()[:100_000])
+    with pytest.raises(ValueError, match="`path` must be a complete file of arrays"):
         from_checkpoint(folder)
 
 
-def test_pickled_weights_alone(tmp_path):
-    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
-    with pytest.raises(ValueError, match="must be a directory with model.safetensors"):
-        from_checkpoint(tmp_path)
-
-
-def test_another_kind_of_model_in_safetensors(tmp_path):
-    names = {"deit/encoder/layer_._0/intermediate/dense/kernel:0": np.zeros((2, 2), "float32")}
-    save_file(names, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match="of a known layout"):
-        from_checkpoint(tmp_path)
-
-
-def test_of_two_models_that_of_transformers_is_read(folder):
-    save_checkpoint(from_checkpoint(folder), folder / "new", format="huggingface")
-    shutil.copy(folder / "tf_model.h5", folder / "new")
-    assert_outputs(from_checkpoint(folder / "new"))
-
-
-def test_images_must_be_square(tmp_path):
-    model = random_model({"image_size": (16, 32)})
-    with pytest.raises(
-        ValueError, match=r"huggingface_tf files can describe.*image_size=\(16, 32\)"
-    ):
-        save_checkpoint(model, tmp_path / "model", format="huggingface_tf")
-    assert not (tmp_path / "model").exists()
-
-
-def test_biases_of_queries_are_needed(tmp_path):
-    model = random_model({"qkv_bias": False})
-    with pytest.raises(ValueError, match="huggingface_tf files can describe.*qkv_bias=False"):
-        save_checkpoint(model, tmp_path / "model", format="huggingface_tf")
-    assert not (tmp_path / "model").exists()
-
-
-def test_other_models_of_tensorflow_are_named(folder, tmp_path):
+def test_files_of_other_models_of_tensorflow_are_refused(folder, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "vit_mae"}))
-    with pytest.raises(
-        ValueError, match="`model_type` .* must be 'vit'. Received: model_type='vit_mae'"
-    ):
+    with pytest.raises(ValueError, match="`model_type` .* must be 'vit'"):
         from_checkpoint(folder)
     arrays, _, _ = arrays_and_attributes(folder / "tf_model.h5")
     arrays["decoder/decoder_pred/bias:0"] = np.zeros(3, "float32")
     save_file(arrays, tmp_path / "mae.safetensors")
     with pytest.raises(ValueError, match="of a known layout"):
         from_checkpoint(tmp_path / "mae.safetensors")
-
-
-def test_arrays_of_other_names_are_listed(folder):
-    arrays, _, _ = arrays_and_attributes(folder / "tf_model.h5")
-    (folder / "tf_model.h5").unlink()
-    arrays = {name.replace("/query/", "/qry/"): array for name, array in arrays.items()}
-    save_file(arrays, folder / "model.safetensors")
-    with pytest.raises(ValueError, match="unused: .*/qry/.*missing: .*/query/"):
-        from_checkpoint(folder)

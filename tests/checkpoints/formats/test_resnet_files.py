@@ -2,21 +2,25 @@
 
 import re
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
 
 import keras_vit
-from keras_vit import features, resnet
 from keras_vit.checkpoints import (
     from_checkpoint,
     inspect_checkpoint,
     load_checkpoint,
     save_checkpoint,
 )
-from keras_vit.checkpoints.formats import written_formats
-from tests.fixtures.checkpoint_files import assert_same_bits, case_arrays, linen, put, target, write
+from tests.fixtures.checkpoint_files import (
+    assert_same_bits,
+    case_arrays,
+    linen,
+    put,
+    unchanged,
+    write,
+)
 from tests.fixtures.reference import (
     assert_intermediate,
     assert_logits,
@@ -99,34 +103,10 @@ def test_version_1_of_big_vision(in_four_dimensions, tmp_path):
         )
 
 
-FAMILIES = {"hybrid": "google", "bit": "big_transfer", "version 1": "big_vision"}
-REFUSED = [
-    (family, format)
-    for family, written in FAMILIES.items()
-    for format in written_formats()
-    if format != written
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("family", "format"), REFUSED)
-def test_a_model_is_written_whole_or_not_at_all(family, format, tmp_path):
-    if family == "hybrid":
-        model = case_model("e2_hybrid_r50_half")
-    else:
-        options = {"num_classes": 3, "image_size": 32, "preactivation": family == "bit"}
-        model = resnet((1,), 32, **options)
-    path = target(tmp_path, format)
-    with pytest.raises(ValueError, match="`model` must "):
-        save_checkpoint(model, path, format)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize("family", ["hybrid", "bit"])
-def test_keras_hub_has_none(family):
-    model = case_model("k1_bit_resnetv2" if family == "bit" else "e2_hybrid_r50_half")
+@pytest.mark.parametrize("name", CASES)
+def test_keras_hub_has_none(name):
     with pytest.raises(ValueError, match="counterpart in keras-hub|for 'keras_hub' files"):
-        keras_vit.to_keras_hub(model)
+        keras_vit.to_keras_hub(case_model(name))
 
 
 def test_the_file_tells_the_architecture():
@@ -141,23 +121,6 @@ def test_the_file_tells_the_architecture():
 
 
 @pytest.mark.slow
-def test_adapted(tmp_path):
-    hybrid = from_checkpoint(case_path("e2_hybrid_r50_half"), num_classes=4, image_size=(96, 64))
-    assert (hybrid.input_shape, hybrid.output_shape) == ((None, 96, 64, 3), (None, 4))
-    assert not np.any(hybrid.predict(np.ones((1, 96, 64, 3)), verbose=0))
-    bit = from_checkpoint(case_path("k1_bit_resnetv2"), num_classes=0, image_size=50)
-    reference = case_outputs("k1_bit_resnetv2")
-    representation = features(keras_vit.resize(bit, 64), reference["images"])
-    assert_intermediate(representation, reference["pre_logits"])
-
-
-def test_a_name_of_the_catalog_counts_only_for_its_architecture(tmp_path):
-    path = tmp_path / "R50x1_160.npz"
-    path.write_bytes(case_path("k1_bit_resnetv2").read_bytes())
-    assert from_checkpoint(path).input_shape == (None, 224, 224, 3)
-
-
-@pytest.mark.slow
 def test_builders_take_weights(tmp_path):
     """A file of random values with the names of a published one."""
     model = keras_vit.BiT_R50x1(num_classes=10, image_size=32)
@@ -167,36 +130,24 @@ def test_builders_take_weights(tmp_path):
     loaded = keras_vit.BiT_R50x1(5, 48, weights=path)
     assert (loaded.input_shape, loaded.output_shape) == ((None, 48, 48, 3), (None, 5))
     assert from_checkpoint(path).name == "BiT_R50x1"
-    with pytest.raises(ValueError, match="`weights` must be those of BiT_R50x3.*width=64"):
-        keras_vit.BiT_R50x3(weights=path)
-    with pytest.raises(ValueError, match="those of ViT_Ti16.*family=a ResNet"):
-        keras_vit.ViT_Ti16(weights=path)
-    with pytest.raises(ValueError, match="those of BiT_R50x1.*family=a Vision Transformer"):
-        keras_vit.BiT_R50x1(weights=case_path("a_vit_token"))
+    for builder in (keras_vit.BiT_R50x3, keras_vit.ViT_Ti16):
+        with pytest.raises(ValueError, match=f"`weights` must be those of {builder.__name__}"):
+            builder(weights=path)
 
 
 @pytest.mark.parametrize("prefix", ["module.", "module.model."])
-def test_a_prefix_of_all_names_is_left_out(prefix, tmp_path, caplog):
-    caplog.set_level("INFO", "keras_vit")
-    arrays = dict(np.load(case_path("a_vit_token")))
-    np.savez(tmp_path / "a.npz", **{prefix + name: arrays[name] for name in arrays})
-    model = keras_vit.from_checkpoint(tmp_path / "a.npz")
-    assert f"the prefix {prefix!r} of all names is left out" in caplog.text
-    expected = keras_vit.from_checkpoint(case_path("a_vit_token")).get_weights()
-    for found, value in zip(model.get_weights(), expected, strict=True):
-        np.testing.assert_array_equal(found, value)
+def test_a_prefix_of_all_names_is_left_out(prefix, tmp_path):
+    arrays = {prefix + name: array for name, array in case_arrays("a_vit_token").items()}
+    model = from_checkpoint(write(tmp_path / "a.npz", arrays))
+    assert unchanged(model, case_model("a_vit_token").get_weights())
 
 
-UNKNOWN = "`path` must be a Vision Transformer or a ResNet of a known layout"
 ROOT = "resnet/root_block/standardized_conv2d/kernel"
 
 
-def without(prefix):
-    def change(arrays):
-        for name in [name for name in arrays if name.startswith(prefix)]:
-            del arrays[name]
-
-    return change
+def without_block_2(arrays):
+    for name in [name for name in arrays if name.startswith("resnet/block2/")]:
+        del arrays[name]
 
 
 @pytest.mark.parametrize(
@@ -204,19 +155,9 @@ def without(prefix):
     [
         (lambda a: a.pop("resnet/block2/unit01/b/group_norm/beta"), "missing: .*unit01/b/group"),
         (put("resnet/extra", np.ones(3)), "unused: 'resnet/extra'"),
-        (lambda a: a.pop(ROOT), UNKNOWN),
-        (without("resnet/block2/"), "`path` must hold the arrays of all blocks and units"),
-        (without("resnet/block4/"), "with unused|with misshapen"),
-        (put(ROOT, np.ones((7, 7, 3, 48))), r"multiple of the number of channels \(48\)"),
-        (put(ROOT, np.ones(3)), UNKNOWN),
-        (
-            put("resnet/group_norm/gamma", np.ones(7, "float32")),
-            r"misshapen: 'resnet/group_norm/gamma' is \(7,\)",
-        ),
-        (
-            put("resnet/head/conv2d/bias", np.full(10, np.nan, "float32")),
-            "finite numbers.*head/conv2d/bias",
-        ),
+        (lambda a: a.pop(ROOT), "of a known layout"),
+        (without_block_2, "must hold the arrays of all blocks and units"),
+        (put("resnet/group_norm/gamma", np.ones(7, "float32")), "misshapen: 'resnet/group_norm"),
     ],
 )
 def test_a_damaged_file(change, message, tmp_path):
@@ -226,31 +167,7 @@ def test_a_damaged_file(change, message, tmp_path):
         from_checkpoint(write(tmp_path / "damaged.npz", arrays))
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"num_heads": 3}, "`num_heads` must be that of the file, None. Received: num_heads=3"),
-        ({"width": 64}, "`width` must be that of the file, 32.*width=64"),
-        ({"preactivation": False}, "`preactivation` must be that of the file, True"),
-    ],
-)
-def test_options_of_another_family(option, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("option", [{"num_heads": 3}, {"width": 64}, {"preactivation": False}])
+def test_an_option_that_the_file_contradicts_is_refused(option):
+    with pytest.raises(ValueError, match="must be that of the file"):
         from_checkpoint(case_path("k1_bit_resnetv2"), **option)
-
-
-@pytest.mark.parametrize("shape", [(48, 512), (), (1, 1, 512, 0)])
-def test_a_kernel_of_another_rank_is_named(shape, tmp_path):
-    arrays = case_arrays("e2_hybrid_r50_half")
-    arrays["embedding/kernel"] = np.ones(shape, "float32")
-    path = write(tmp_path / "damaged.npz", arrays)
-    with pytest.raises(ValueError, match="Received: .*damaged.npz"):
-        from_checkpoint(path)
-
-
-def test_what_no_file_tells_is_the_callers():
-    model = from_checkpoint(
-        case_path("k1_bit_resnetv2"), classifier_activation="softmax", name="mine", dtype="bfloat16"
-    )
-    assert model.get_layer("head").activation is keras.activations.softmax
-    assert (model.name, model.get_layer("root_conv").dtype_policy.name) == ("mine", "bfloat16")

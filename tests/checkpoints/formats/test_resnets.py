@@ -1,18 +1,10 @@
 """Hybrids and BiT: our numbers against the originals', which agree in nothing but the layers."""
 
-import dataclasses
-import sys
-
-import keras
-import numpy as np
 import pytest
 from keras import ops
 
 from keras_vit import features
-from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit
-from keras_vit.layers.bottleneck import BIT, HYBRID
 from tests.fixtures.reference import (
-    LOGITS_TOLERANCE,
     assert_intermediate,
     assert_logits,
     case_model,
@@ -75,47 +67,3 @@ def test_attention_scores_of_a_hybrid():
     for index in range(2):
         tokens, scores = model.get_layer(f"block_{index}")(tokens, return_attention_scores=True)
         assert_intermediate(ops.convert_to_numpy(scores), reference[f"attn_{index:02}"])
-
-
-@pytest.mark.parametrize("name", [pytest.param(CASES[0], marks=pytest.mark.slow), CASES[1]])
-@pytest.mark.parametrize(
-    "fields", [("epsilon_in", "conv_epsilon"), ("norm_epsilon",), ("symmetric_padding",)], ids=str
-)
-def test_reference_tells_the_other_family_apart(name, fields, monkeypatch):
-    """With the padding, epsilon or standardization of the other family the numbers are wrong."""
-    is_hybrid = name.startswith("e2")
-    ours, other = (HYBRID, BIT) if is_hybrid else (BIT, HYBRID)
-    wrong = dataclasses.replace(ours, **{field: getattr(other, field) for field in fields})
-    unit = BottleneckUnit if is_hybrid else PreActivationBottleneckUnit
-    monkeypatch.setattr(unit, "convention", wrong)
-    # The package has a function of the module's name.
-    module = sys.modules["keras_vit.models.resnet"]
-    monkeypatch.setattr(module, "HYBRID" if is_hybrid else "BIT", wrong)
-    reference = case_outputs(name)
-    error = np.abs(logits(case_model(name), reference) - reference["logits"]).max()
-    # The least of them, the standardisation, moves the logits by 2e-2.
-    assert error > 100 * LOGITS_TOLERANCE
-
-
-class PadWithMinusInfinity(keras.layers.Layer):
-    def call(self, maps):
-        return ops.pad(maps, [(0, 0), (1, 1), (1, 1), (0, 0)], constant_values=-np.inf)
-
-
-@pytest.mark.slow
-@pytest.mark.backends("tensorflow", "jax", "torch")
-def test_the_pooling_of_bit_is_padded_with_zeros():
-    """big_vision's `bit_paper.py` pads with minus infinity; the reference holds that too."""
-    reference = case_outputs("k1_bit_resnetv2")
-    model = case_model("k1_bit_resnetv2")
-
-    def as_in_big_vision(layer):
-        if layer.name == "root_zeros":
-            return PadWithMinusInfinity(name=layer.name)
-        return layer.__class__.from_config(layer.get_config())
-
-    clone = keras.models.clone_model(model, clone_function=as_in_big_vision)
-    clone.set_weights(model.get_weights())
-    theirs = logits(clone, reference)
-    assert_logits(theirs, reference["alt_bv_bit_paper_logits"])
-    assert np.abs(theirs - reference["logits"]).max() > 100 * LOGITS_TOLERANCE

@@ -103,7 +103,6 @@ def test_names_of_older_versions(base, tmp_path):
         for new, old in OLD_NAMES.items():
             name = name.replace(new, old)
         renamed[name] = array
-    assert any("encoder.layer.1.attention.attention.query.lora_A" in name for name in renamed)
     save_file(renamed, path)
     ours = ours_of(base, ("query", "value"))
     keras_vit.load_adapter(ours, tmp_path)
@@ -129,12 +128,4 @@ def test_settings_that_are_not_supported(setting, base, tmp_path):
     path = tmp_path / "adapter_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **setting}))
     with pytest.raises(ValueError, match=f"Received: {next(iter(setting))}="):
-        keras_vit.load_adapter(ours_of(base, ("query",)), tmp_path)
-
-
-def test_adapters_of_other_modules(base, tmp_path):
-    write(base, tmp_path, ("query", "value"))
-    with pytest.raises(ValueError, match="missing: .*k_proj.lora_A"):
-        keras_vit.load_adapter(ours_of(base, ("query", "key", "value")), tmp_path)
-    with pytest.raises(ValueError, match="unused: .*v_proj.lora_A"):
         keras_vit.load_adapter(ours_of(base, ("query",)), tmp_path)

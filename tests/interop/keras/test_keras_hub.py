@@ -59,13 +59,11 @@ def test_there_and_back(make):
 @pytest.mark.parametrize(
     "freeze",
     [
-        lambda model: [model],
         lambda model: [model.backbone],
         lambda model: [model.backbone.layers[1], model.get_layer("predictions")],
         lambda model: [model.backbone.get_layer("vit_encoder").encoder_layers[1].mha],
-        lambda model: [],
     ],
-    ids=["all", "backbone", "layers", "attention", "none"],
+    ids=["backbone", "layers", "attention"],
 )
 def test_what_is_frozen_stays_frozen(freeze):
     theirs = classifier({})
@@ -95,7 +93,8 @@ def test_no_counterpart():
         {"num_registers": 2},
         {"pooling": "map"},
         {"pooling": "token_gap"},
+        {"position_placement": "every_layer_shared"},
     ):
         arguments = {"num_classes": 3, "image_size": 32, "activation": "gelu", **options}
-        with pytest.raises(ValueError, match="`model` must have a counterpart in keras-hub"):
+        with pytest.raises(ValueError, match="`model` must .* keras.hub"):
             keras_vit.to_keras_hub(keras_vit.ViT_Ti16(**arguments))

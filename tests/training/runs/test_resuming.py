@@ -1,29 +1,25 @@
 """Stopped runs resume as if they had not been stopped."""
 
 import dataclasses
-import json
 import random
 import resource
 import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
-import keras
 import numpy as np
 import pytest
 
 from keras_vit.models import vision_transformer
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.resumable_fit import find_state, open_run
-from keras_vit.training.save_callbacks import SaveState, save_model
+from keras_vit.training.resumable_fit import find_state
+from keras_vit.training.save_callbacks import save_model
 from keras_vit.training.states import States
-from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
-from tests.fixtures.run_to_be_killed import RECIPE, train
+from tests.fixtures.run_to_be_killed import RECIPE, small_teacher, train
 from tests.fixtures.small_runs import CLASSES
-from tests.fixtures.stopping import stopping
+from tests.fixtures.stopped import assert_same_variables, stopped
 from tests.fixtures.tiny import TINY
 
 pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
@@ -39,49 +35,32 @@ def photos(tmp_path):
 
 
 @pytest.mark.examples
-def test_a_stopped_run_goes_on(tmp_path, monkeypatch, photos, capsys):
-    # Stopped in the second of three epochs, between the two batches of an update.
-    begin = partial(train, recipe=dataclasses.replace(RECIPE, steps=18), source=photos)
-    whole, expected = begin(tmp_path / "whole")
-    with monkeypatch.context() as patched:
-        terminate = partial(signal.raise_signal, signal.SIGTERM)
-        patched.setattr(SaveState, "on_train_batch_begin", stopping(17, terminate))
-        with pytest.raises(SystemExit) as stopped:
-            begin(tmp_path / "stopped")
-    assert stopped.value.code == 143
+@pytest.mark.parametrize("teacher", [None, small_teacher], ids=["alone", "with a teacher"])
+def test_a_stopped_run_goes_on(teacher, tmp_path, photos, capsys):
+    """Stopped in the second of three epochs, between the two batches of an update."""
+    recipe = dataclasses.replace(RECIPE, steps=18)
+
+    def begin(name):
+        options = {"teacher": teacher()} if teacher else {}
+        return train(tmp_path / name, recipe, photos, **options)
+
+    whole, expected = begin("whole")
+    with stopped(17):
+        begin("stopped")
     states = [path.name for path in (tmp_path / "stopped" / "states").iterdir()]
     assert "batch-000000017.npz" in states
     capsys.readouterr()
-    resumed, metrics = begin(tmp_path / "stopped")
+    resumed, metrics = begin("stopped")
     assert metrics == expected
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("Epoch")] == ["Epoch 2/3", "Epoch 3/3"]
-    for ours, theirs in zip(resumed.variables, whole.variables, strict=True):
-        np.testing.assert_allclose(to_numpy(ours.value), to_numpy(theirs.value), rtol=0, atol=1e-6)
+    assert_same_variables(resumed.variables, whole.variables, atol=1e-6)
     for file in ("metrics.jsonl", "skipped.txt"):
         assert (tmp_path / "stopped" / file).read_text() == (tmp_path / "whole" / file).read_text()
     # A run that has ended is not trained again.
-    ended, metrics = begin(tmp_path / "stopped")
+    ended, metrics = begin("stopped")
     assert metrics == expected
-    for ours, theirs in zip(ended.variables, resumed.variables, strict=True):
-        np.testing.assert_array_equal(to_numpy(ours.value), to_numpy(theirs.value))
-
-
-@pytest.mark.examples
-def test_a_callback_stops_a_resumed_run_in_the_epoch_of_the_stop(tmp_path, monkeypatch, photos):
-    begin = partial(train, tmp_path / "run", dataclasses.replace(RECIPE, steps=18), photos)
-    with monkeypatch.context() as patched:
-        terminate = partial(signal.raise_signal, signal.SIGTERM)
-        patched.setattr(SaveState, "on_train_batch_begin", stopping(17, terminate))
-        with pytest.raises(SystemExit):
-            begin()
-
-    class Stop(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            self.model.stop_training = True
-
-    _, metrics = begin(callbacks=(Stop(),))
-    assert [row["epoch"] for row in metrics] == [0, 1]
+    assert_same_variables(ended.variables, resumed.variables)
 
 
 @pytest.mark.large
@@ -138,7 +117,7 @@ def test_a_full_disk_keeps_what_was_saved(tmp_path, compiled, full_disk):
     save_model(compiled, tmp_path / "last.keras")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     full_disk(10_000)
-    with pytest.raises(OSError, match="batch-000000002.npz' could not be written.*too large"):
+    with pytest.raises(OSError, match="batch-000000002.npz' could not be written.*"):
         states.save(compiled, 2, {})
     with pytest.raises(OSError, match="last.keras' could not be written"):
         save_model(compiled, tmp_path / "last.keras")
@@ -167,50 +146,6 @@ def test_a_damaged_last_state_does_not_outlive_the_good_ones(tmp_path, compiled)
         states.save(compiled, batch, {})
         assert states.load()[1]["batch"] == batch
     assert [path.name for path in tmp_path.iterdir()] == ["batch-000000023.npz"]
-
-
-@pytest.mark.parametrize(
-    ("begun", "message"),
-    [
-        ({"run.json": '{"recipe": {"steps": 20}, "data": "digits"}'}, "steps=60 instead of 20"),
-        ({"notes.txt": "mine"}, "must be a new or empty directory"),
-    ],
-)
-def test_only_the_same_run_is_resumed(tmp_path, begun, message):
-    for name, text in begun.items():
-        (tmp_path / name).write_text(text)
-    settings = {"recipe": dataclasses.asdict(RECIPE), "data": "digits"}
-    with pytest.raises(ValueError, match=message), open_run(tmp_path, settings, resume=True):
-        pass
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == begun
-
-
-def begin(workdir, settings, others=(), **found):
-    """Begin or resume a run of settings, with facts that are found later."""
-    with open_run(workdir, settings, others, resume=True) as run:
-        run.add(found)
-        # Otherwise it would leave nothing.
-        run.write("part", "")
-
-
-def test_a_run_that_goes_on_on_another_backend_says_so(tmp_path, monkeypatch, caplog):
-    begin(tmp_path, {"steps": 5})
-    begin(tmp_path, {"steps": 5})
-    assert not caplog.messages
-    own = keras.backend.backend()
-    monkeypatch.setattr(keras.backend, "backend", lambda: "another")
-    begin(tmp_path, {"steps": 5})
-    assert f"the run began on {own} and resumes on another" in caplog.text
-
-
-@pytest.mark.parametrize("name", ["model", "teacher"])
-def test_a_run_goes_on_with_the_weights_that_it_was_begun_with_wherever_they_are(name, tmp_path):
-    digest = f"{name}_digest"
-    begin(tmp_path, {name: "/here/m.keras"}, [name], **{digest: "a"})
-    begin(tmp_path, {name: "/there/m.keras"}, [name], **{digest: "a"})
-    assert json.loads((tmp_path / "run.json").read_text())[name] == "/there/m.keras"
-    with pytest.raises(ValueError, match=f"Received: {digest}='b' instead of 'a'$"):
-        begin(tmp_path, {name: "/here/m.keras"}, [name], **{digest: "b"})
 
 
 def test_states_of_another_run_and_epochs_without_states_are_refused(tmp_path, compiled):

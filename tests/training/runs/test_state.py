@@ -6,13 +6,7 @@ import pytest
 
 from keras_vit.training.optimizers import averages_of, make_optimizer
 from keras_vit.training.recipe import KERAS_OPTIMIZERS
-from keras_vit.training.states import (
-    RestoreMetrics,
-    States,
-    named_metrics,
-    named_variables,
-    restore,
-)
+from keras_vit.training.states import States, named_metrics, named_variables, restore
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import small_model, small_recipe
 from tests.fixtures.tiny import images
@@ -77,49 +71,21 @@ def test_states_of_keras_optimizers_have_the_same_names_after_other_models(name)
     assert names[0] == names[1]
 
 
-def test_metrics_of_a_stopped_epoch_are_added():
-    model = trained(composed)
-    names = list(named_metrics(model))
-    before = [to_numpy(variable.value) for variable in model.metrics_variables]
-    callback = RestoreMetrics(dict(zip(names, np.float32([5, 7]), strict=True)))
-    callback.set_model(model)
-    for batch in (0, 1):
-        callback.on_train_batch_end(batch)
-    now = [to_numpy(variable.value) for variable in model.metrics_variables]
-    np.testing.assert_allclose(now, np.add(before, [5, 7]))
-
-
-def without(arrays, key):
-    return {name: array for name, array in arrays.items() if name != key}
-
-
-KEY = "model/head/kernel"
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda arrays: without(arrays, KEY), KEY),
-        (lambda arrays: {**arrays, "model/mlp/bias": np.ones(3)}, "model/mlp/bias"),
-        (lambda arrays: {**arrays, KEY: np.ones(3)}, KEY),
-        (
-            lambda arrays: {**without(arrays, KEY), "model/hat/kernel": arrays[KEY]},
-            f"model/hat/kernel, {KEY}",
-        ),
-    ],
-    ids=["missing", "extra", "other shape", "other path"],
-)
-def test_a_state_of_another_model_is_refused(change, message, tmp_path):
+@pytest.mark.parametrize("change", ["missing", "extra", "other shape"])
+def test_a_state_of_another_model_is_refused(change, tmp_path):
     model = trained(MODELS["built"])
-    arrays = state_of(model, tmp_path)
-    before = to_numpy(model.get_layer("encoder_norm").gamma.value)
+    arrays, key = state_of(model, tmp_path), "model/head/kernel"
+    if change == "missing":
+        del arrays[key]
+    else:
+        key = {"extra": "model/mlp/bias"}.get(change, key)
+        arrays[key] = np.ones(3)
     arrays["model/encoder_norm/gamma"] = np.full(8, 9)
-    with pytest.raises(
-        ValueError, match=f"`model` must be the one .* than the state, .*: {message}$"
-    ):
-        restore(model, change(arrays))
-    # Nothing is assigned.
-    np.testing.assert_array_equal(to_numpy(model.get_layer("encoder_norm").gamma.value), before)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=f"`model` must be the one .*: {key}$"):
+        restore(model, arrays)
+    for value, expected in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(value, expected)
 
 
 def test_paths_that_repeat_have_names_of_their_own():
