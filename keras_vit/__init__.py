@@ -9,10 +9,10 @@ import wrapt
 
 from keras_vit.version import __version__ as __version__
 
-# The public names stand in `__init__.pyi`. They are imported when they are used.
+# `__init__.pyi` lists the public names. They are imported at their first use.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-# What saved models name, by module: `import keras_vit` is enough for Keras to find it.
+# Names in saved models, by module. After `import keras_vit`, Keras finds them.
 SAVED_NAMES = {
     "keras_vit.layers": """
         AddPositionEmbedding AddPositionEmbedding2D AddSincosPositionEmbedding
@@ -34,7 +34,7 @@ SAVED_NAMES = {
 
 @wrapt.when_imported("keras")
 def _register(keras):
-    # Lazily: a module of this package may be importing Keras just now.
+    # Lazily, as a module of this package may be importing Keras at this moment.
     objects = keras.saving.get_custom_objects()
     for module, names in SAVED_NAMES.items():
         for name in names.split():

@@ -12,7 +12,7 @@ def run():
 
         main()
     except KeyboardInterrupt as error:
-        # A run that has saved its state has said so.
+        # A stopped training has already printed a message.
         if not error.args:
             print("keras-vit: stopped", file=sys.stderr, flush=True)
             if "jax" in sys.modules and "ray" not in sys.modules:

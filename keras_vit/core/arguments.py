@@ -1,4 +1,4 @@
-"""Arguments, and checks of them: the error names the argument, the rule and what was received."""
+"""Checks of arguments, and the values that several wings accept for an argument."""
 
 import difflib
 import inspect
@@ -18,9 +18,9 @@ TARGETS = ("mean_color", "downsized", "pixels")
 COLOR_LEVELS = 8
 # Loss of a segmenter, whose labels are masks, and its heads.
 SEGMENTATION, SEGMENTER_HEADS = "segmentation", ("linear", "mask")
-# Value of a mask's pixel of no class: it is neither trained on nor evaluated. As in PASCAL VOC.
+# Label of pixels without a class, as in PASCAL VOC: they are neither trained on nor evaluated.
 IGNORED = 255
-# Types that `Predictor` computes in.
+# Dtypes that `Predictor` computes in.
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -36,18 +36,18 @@ def as_pair(value, argument):
 
 
 def is_integer(value):
-    """Whether the value is an integer of Python or NumPy, and no boolean."""
+    """Whether the value is an integer of Python or NumPy; a boolean is not."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def is_number(value):
-    """Whether the value is a finite real number, and no boolean."""
+    """Whether the value is a finite real number; a boolean is not."""
     is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return is_real and math.isfinite(value)
 
 
 def check_options(function, options, known):
-    """Raise `TypeError` for an option that the function of a name does not have."""
+    """Raise `TypeError` for an option that is not among the known arguments of a function."""
     for name, value in options.items():
         if name not in known:
             (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0)
@@ -83,7 +83,7 @@ def check_choice(argument, value, choices):
 def grid_size(image_size, patch_size):
     """Return rows and columns of the patches of an image, which they must tile exactly.
 
-    For a size of `None`, any size, return `None`. Tensors of a graph are not checked.
+    Return `None` for images of any size, whose sides are `None`. A graph's tensors are not checked.
     """
     sizes = list(zip(image_size, patch_size, strict=True))
     if any(pixels is None for pixels in image_size):
@@ -100,27 +100,27 @@ def grid_size(image_size, patch_size):
 def constructor_arguments(instance):
     """Return the arguments that an object was constructed with, for `get_config`.
 
-    Only constructors of this package count, and each argument must be an attribute of the same
-    name.
+    Only the constructors of this package count. Each of their arguments must be stored as an
+    attribute of the same name.
     """
-    found = {}
+    arguments = {}
     for kind in reversed(type(instance).__mro__):
         if kind.__module__.startswith("keras_vit.") and "__init__" in vars(kind):
             _, *parameters = inspect.signature(kind.__init__).parameters.values()
             names = [given.name for given in parameters if given.kind != given.VAR_KEYWORD]
-            found |= {name: getattr(instance, name) for name in names}
-    return found
+            arguments |= {name: getattr(instance, name) for name in names}
+    return arguments
 
 
-def path_error(path, rule, found=""):
-    """Return a `ValueError` about the file of an argument `path`: the rule, and what was found."""
-    return ValueError(f"`path` must {rule}. Received: path={str(path)!r}{found}")
+def path_error(path, rule, details=""):
+    """Return a `ValueError` about an argument `path`: its rule, and details of the file."""
+    return ValueError(f"`path` must {rule}. Received: path={str(path)!r}{details}")
 
 
 def as_objects(values):
-    """Return a sequence as an array `(length,)` of its values, whatever they are.
+    """Return a sequence as an array `(length,)` of objects.
 
-    NumPy would make a matrix of lists of one length, and cut zeros off the end of bytes.
+    NumPy would turn lists of equal length into a matrix, and strip zeros from the end of bytes.
 
     Example:
     >>> from keras_vit.core.arguments import as_objects

@@ -1,8 +1,7 @@
-"""Files: atomic replacement, locks, CSV, archives that are checked, comparison of settings."""
+"""Files: atomic writing, locks, CSV, and archives whose size is checked before they are read."""
 
 import contextlib
 import csv
-import json
 import os
 import pathlib
 import re
@@ -17,7 +16,7 @@ PARTIAL = ".partial"
 LOCK_FILE = ".keras_vit.lock"
 # Weights hardly compress. An archive that expands to more than both limits is refused.
 MAX_BYTES, MAX_RATIO = 64 * 2**20, 20
-# Unlike `pathlib.Path.exists`, it is false for a text that is too long for a path.
+# Unlike `pathlib.Path.exists`, this is false for text that is too long for a path.
 exists = os.path.exists
 
 
@@ -29,18 +28,18 @@ def replacing(path):
         path: path of the file.
 
     Raises:
-        OSError: if the file cannot be written; the old file then stays, and nothing else is left.
+        OSError: if the file cannot be written; the old file then stays unchanged.
     """
     path = pathlib.Path(path)
     if path.is_dir():
-        # Before other files are replaced.
+        # Raise the error before other files are replaced.
         raise IsADirectoryError(f"{str(path)!r} is a directory")
     # Another process may be writing the same file.
     partial = path.with_name(f".{path.stem}{PARTIAL}.{uuid.uuid4().hex}{path.suffix}")
     try:
         yield partial
         with partial.open("rb") as file:
-            # Otherwise a machine that goes down could leave an empty file with the new name.
+            # Otherwise a crash of the machine could leave an empty file under the new name.
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
@@ -90,9 +89,9 @@ def exclusive_lock(directory, wait=True):
 
 
 def check_zip(path):
-    """Raise `ValueError` if the members of a zip archive are too large for it.
+    """Raise `ValueError` if a zip archive would expand to many times its size.
 
-    A file of a few megabytes can fill the memory. Nothing is expanded here.
+    A file of a few megabytes could fill the memory. Nothing is expanded here.
     """
     with zipfile.ZipFile(path) as archive:
         _check_expansion(path, (member.file_size for member in archive.infolist()))
@@ -101,7 +100,7 @@ def check_zip(path):
 def read_npz(path):
     """Return the arrays of an `.npz` file by name, or raise as `check_zip` and NumPy do."""
     check_zip(path)
-    # NumPy leaves a damaged file open that it has opened itself.
+    # NumPy does not close a damaged file that it has opened itself.
     with pathlib.Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
@@ -109,10 +108,10 @@ def read_npz(path):
 def hdf5_arrays(path, file):
     """Return the arrays of an HDF5 file, by name, or raise `ValueError` as `check_zip` does.
 
-    Arrays whose values would be read from another file, which may be any, are refused too.
+    Arrays that are stored in another file are refused: that file could be any on the machine.
 
     Args:
-        path: path of the file, or of the archive that has it.
+        path: path of the file, or of the archive that contains it.
         file: the open `h5py.File`.
     """
     import h5py
@@ -143,7 +142,7 @@ def _check_expansion(path, sizes):
 def write_csv(path, rows):
     """Write dictionaries with the same keys as a CSV file, atomically; `None` is an empty cell."""
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        # Ends of lines are "\r\n": otherwise a "\r" in a cell would not be quoted, and end a row.
+        # Rows end with "\r\n", so that a "\r" in a cell is quoted and does not end the row.
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows({name: csv_text(cell) for name, cell in row.items()} for row in rows)
@@ -159,35 +158,6 @@ def read_csv(path):
             {name: text and from_csv(text) for name, text in row.items()}
             for row in csv.DictReader(file)
         ]
-
-
-def setting_differences(before, now, unordered=()):
-    """List the settings that changed since they were recorded.
-
-    Args:
-        before: dictionary, read from JSON.
-        now: dictionary that JSON can store.
-        unordered: names of lists whose order does not matter.
-
-    Returns:
-        A list of strings, one per difference.
-
-    Example:
-    >>> from keras_vit.core.files import setting_differences
-    >>> setting_differences({"steps": 5, "seeds": [1]}, {"steps": 8, "seeds": (1,)})
-    ['steps=8 instead of 5']
-    """
-    now = json.loads(json.dumps(now))
-    return [
-        f"{name}={now.get(name)!r} instead of {before.get(name)!r}"
-        for name in {**before, **now}
-        if before.get(name) != now.get(name)
-        and not (name in unordered and _in_order(before.get(name)) == _in_order(now.get(name)))
-    ]
-
-
-def _in_order(value):
-    return sorted(value, key=str) if isinstance(value, list) else value
 
 
 def absolute_path(path):

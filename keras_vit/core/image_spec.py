@@ -16,27 +16,27 @@ INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
 class ImageSpec:
     """How images were resized, cropped and normalized for the evaluation of a trained model.
 
-    By default, which is the way of the ViT paper, the whole image is resized without keeping its
-    aspect ratio: bilinear, with half-pixel centers, not antialiased.
+    The default follows the ViT paper: the whole image is resized without keeping its aspect ratio,
+    bilinear, with half-pixel centers, not antialiased.
 
     Args:
         interpolation: `"bilinear"`, `"bicubic"` or `"lanczos"`.
-        antialias: whether to do as Pillow before version 13: the filter covers all pixels of an
-            image that becomes smaller, first of each row, then of each column, and the results are
-            rounded to integers. Pixels of a JPEG are then computed accurately too.
-        crop_share: share of height and width that is kept of the resized image, its middle, greater
-            than 0; 1 for no crop.
-        keeps_aspect_ratio: whether the smaller side is resized to the length before the crop, and
-            not both sides.
+        antialias: whether to antialias as Pillow before version 13: the filter covers all pixels of
+            an image that becomes smaller, first of each row, then of each column, and the results
+            are rounded to integers. JPEGs are then decoded accurately, too.
+        crop_share: share of the resized image's sides that the center crop keeps, greater than 0; 1
+            for no crop.
+        keeps_aspect_ratio: whether only the smaller side is resized to the length before the crop;
+            otherwise both sides are.
         rounds_offset: whether the first row and column of the crop are rounded half to even, as in
-            torchvision, and not down, as in transformers.
+            torchvision; otherwise they are rounded down, as in transformers.
         cut_off: rows at the bottom and columns at the right that the patches of the original model
-            do not reach; they are cut off after all else, as in SigLIP of 384 pixels with patches
-            of 14. They are those of one image size: see `at`.
-        mean: mean of pixels in [0, 1] with which the weights were trained, of one number or one per
-            channel. The patch projection contains it and the deviation: the model takes images in
-            [-1, 1] all the same, and `keras_vit.save_checkpoint` restores them.
-        deviation: standard deviation of such pixels, like `mean`.
+            do not reach. They are cut off last, as in SigLIP with 384 pixels and patches of 14.
+            They belong to one image size: see `at`.
+        mean: mean of pixels in [0, 1], one number or one per channel, with which the training
+            images were normalized. The patch projection contains mean and deviation, so that the
+            model takes images in [-1, 1]; `keras_vit.save_checkpoint` takes them out again.
+        deviation: standard deviation of these pixels, like `mean`.
 
     Raises:
         ValueError: if the interpolation is unknown.
@@ -77,16 +77,16 @@ class ImageSpec:
         return ImageSpec(mean=self.mean, deviation=self.deviation)
 
     def full_size(self, image_size):
-        """Return the size of the images of a model of this image size, with what is cut off."""
+        """Return the size of resized images before `cut_off` reduces it to `image_size`."""
         return tuple(pixels + cut for pixels, cut in zip(image_size, self.cut_off, strict=True))
 
     def at(self, image_size, own_size):
-        """Return how images are made for another size than a model's own: nothing is cut off."""
+        """Return the spec for an image size; only at the model's own size something is cut off."""
         is_own = tuple(image_size) == tuple(own_size)
         return self if is_own else dataclasses.replace(self, cut_off=(0, 0))
 
     def length_before_crop(self, length):
-        """Return the length in pixels of which the middle `length` is kept, rounded down."""
+        """Return the length, rounded down, of which a center crop keeps `length` pixels."""
         # The share 224 / 257 of 257 may be a little less than 224.
         return int(length / self.crop_share + 1e-6)
 
@@ -100,15 +100,15 @@ class ImageSpec:
         """
 
         def compared(spec):
-            found = dataclasses.asdict(spec)
-            del found["crop_share"], found["mean"], found["deviation"]
-            found["size before the crop"] = [*map(spec.length_before_crop, image_size)]
+            values = dataclasses.asdict(spec)
+            del values["crop_share"], values["mean"], values["deviation"]
+            values["size before the crop"] = [*map(spec.length_before_crop, image_size)]
             if not spec.keeps_aspect_ratio:
                 # All images have one size before the crop: does rounding move that crop?
-                sizes = zip(found["size before the crop"], image_size, strict=True)
+                sizes = zip(values["size before the crop"], image_size, strict=True)
                 halves = [(before - length) / 2 for before, length in sizes]
-                found["rounds_offset"] &= any(round(half) != int(half) for half in halves)
-            return found
+                values["rounds_offset"] &= any(round(half) != int(half) for half in halves)
+            return values
 
         own, other = compared(self), compared(other)
         return [f"{n}={own[n]!r} becomes {other[n]!r}" for n in own if own[n] != other[n]]

@@ -11,7 +11,7 @@ _MEMORY_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
 
 
 def num_cores():
-    """Return their number, which schedulers of clusters limit."""
+    """Return the number of cores that this process may use, which cluster schedulers limit."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -27,7 +27,7 @@ def available_memory():
 def peak_memory():
     """Return the greatest memory that this process has used so far, in bytes.
 
-    On Linux, a program that another one started counts that one's memory, too; a fork does not.
+    On Linux, a program that was started by another one also counts the memory of the other.
     """
     # macOS counts in bytes.
     unit = 1 if sys.platform == "darwin" else 1024
@@ -35,15 +35,15 @@ def peak_memory():
 
 
 def is_out_of_memory(error):
-    """Return whether NumPy or a backend, each with its own error, is out of memory."""
+    """Whether an error of NumPy or of a backend reports a lack of memory."""
     texts = ("oom when allocating", "resource_exhausted", "out of memory", "t allocate memory")
     return isinstance(error, MemoryError) or any(text in str(error).lower() for text in texts)
 
 
 @contextlib.contextmanager
 def without_stderr():
-    """Close the standard error inside a `with`, also for messages that Python does not write."""
-    # Some of TensorFlow's are written before it reads this.
+    """Silence the standard error inside a `with`, also for messages of C++ libraries."""
+    # TensorFlow reads this when it is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     stderr = os.dup(2)

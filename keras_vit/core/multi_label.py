@@ -1,4 +1,4 @@
-"""Several labels per image: average precision, and one threshold per class."""
+"""Multi-label classification: average precision, and one threshold per class."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,7 +7,7 @@ from keras_vit.core.arguments import is_number
 
 
 def average_precision(labels: npt.ArrayLike, scores: npt.ArrayLike) -> np.ndarray:
-    """Return the average precision per class, that of `sklearn.metrics.average_precision_score`.
+    """Return the average precision per class, as `sklearn.metrics.average_precision_score`.
 
     Labels are zeros and ones `(images, classes)`, scores finite numbers of that shape, such as
     logits. The result is float64, and NaN for a class without an image; scikit-learn returns 0.
@@ -16,11 +16,11 @@ def average_precision(labels: npt.ArrayLike, scores: npt.ArrayLike) -> np.ndarra
     >>> average_precision([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.8, 0.2], [0.3, 0.3]])
     array([0.83..., nan])
     """
-    found = []
+    precisions = []
     for hits, images, _ in _rankings(labels, scores):
         precision = np.sum(np.diff(hits, prepend=0) * (hits / images))
-        found.append(precision / hits[-1] if hits[-1] else np.nan)
-    return np.array(found)
+        precisions.append(precision / hits[-1] if hits[-1] else np.nan)
+    return np.array(precisions)
 
 
 def best_thresholds(labels: npt.ArrayLike, probabilities: npt.ArrayLike) -> tuple[float, ...]:
@@ -28,12 +28,12 @@ def best_thresholds(labels: npt.ArrayLike, probabilities: npt.ArrayLike) -> tupl
 
     A threshold is midway between two probabilities; it is 0.5 for a class without an image.
     """
-    found = []
+    thresholds = []
     for hits, images, levels in _rankings(labels, probabilities):
         best = np.argmax(hits / (images + hits[-1]))
         middle = np.append(levels, 0)[best : best + 2].mean() if hits[-1] else 0.5
-        found.append(float(np.clip(middle, 1e-7, 1 - 1e-7)))
-    return tuple(found)
+        thresholds.append(float(np.clip(middle, 1e-7, 1 - 1e-7)))
+    return tuple(thresholds)
 
 
 def _rankings(labels, scores):

@@ -1,4 +1,4 @@
-"""The directory of a job: may it be written, is it the same job, is another process at work."""
+"""`RunDir`: a directory of one job, which refuses other settings and other processes."""
 
 import contextlib
 import hashlib
@@ -55,8 +55,8 @@ class RunDir:
         """Begin or resume the job in a `with`.
 
         Args:
-            shared: whether other processes may do other parts of the job at the same time. Only the
-                beginning holds the lock then, and a process that fails removes nothing.
+            shared: whether other processes may do other parts of the job at the same time. Then the
+                lock is held only at the beginning, and a process that fails removes nothing.
 
         Raises:
             ValueError: if the directory holds something else or other settings, or another process
@@ -68,7 +68,7 @@ class RunDir:
         try:
             with contextlib.ExitStack() as lock:
                 if shared:
-                    # Before it would wait for a job that works here alone.
+                    # Raise the error before waiting for a job that does not share the directory.
                     self.check()
                 try:
                     lock.enter_context(exclusive_lock(self.path, wait=shared))
@@ -150,7 +150,7 @@ class RunDir:
     def _begin(self, shared):
         """Check the directory and the settings; return whether the job is a new one."""
         file, holds_job = self.path / self.file, self.check()
-        # A killed process was writing them.
+        # Left by a killed process.
         for partial in self.path.glob(f".*{PARTIAL}*"):
             if not shared or time.time() - partial.stat().st_mtime > _ABANDONED:
                 partial.unlink()
@@ -172,16 +172,16 @@ class RunDir:
 
 
 def _flat(settings, prefix=""):
-    """Return a dictionary without dictionaries in it: `{"a.b": 1}` for `{"a": {"b": 1}}`."""
-    found = {}
+    """Return a dictionary without nested dictionaries: `{"a.b": 1}` for `{"a": {"b": 1}}`."""
+    flat = {}
     for name, value in settings.items():
         is_nested = isinstance(value, dict)
-        found |= _flat(value, f"{prefix}{name}.") if is_nested else {f"{prefix}{name}": value}
-    return found
+        flat |= _flat(value, f"{prefix}{name}.") if is_nested else {f"{prefix}{name}": value}
+    return flat
 
 
 def _changes(old, new, prefix=""):
-    """Yield the name, old and new value of what differs in two dictionaries that have it."""
+    """Yield the name, old value and new value of each setting that differs."""
     for name in new:
         values = old.get(name), new[name]
         if all(isinstance(value, dict) for value in values):

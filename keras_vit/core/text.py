@@ -114,7 +114,7 @@ def read_labels(num_classes):
 def imagenet_class_names(num_classes):
     """Return unique names of 1000 or 21843 classes.
 
-    If several classes have the same name, as the two cranes, the synset follows it.
+    If two classes have the same name, such as the two cranes, the synset follows the name.
 
     Args:
         num_classes: 1000 for ImageNet-2012, 21843 for ImageNet-21k.
@@ -134,7 +134,7 @@ def imagenet_class_names(num_classes):
 
 
 def as_words(names):
-    """Return ImageNet's words, a list, for all of its synsets; other names as they are."""
+    """Return ImageNet's class names for a list of all its synsets, and other names unchanged."""
     if len(names) not in LABEL_FILES:
         return list(names)
     synsets = [synset for synset, _ in read_labels(len(names))]

@@ -12,7 +12,7 @@ from keras_vit.layers.layer import Dropout, Layer, as_rows
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 from keras_vit.layers.positions import apply_rotary, num_offsets, relative_bias, rotary_tables
 
-# By the backend's fused operation where that is faster, or always by products with the scores.
+# The backend's fused operation where it is faster, or always products with the matrix of scores.
 ATTENTION_PATHS = ("fused", "explicit")
 
 
@@ -26,8 +26,8 @@ class MultiHeadAttention(Layer):
 
     Without dropout and without scores the backend's fused attention runs where it is faster than
     products with the scores: with JAX and torch on accelerators, and with torch on CPUs except in
-    bfloat16. Training in half precision with JAX on several GPUs needs an even number of tokens for
-    it; on one GPU, tokens are padded.
+    bfloat16. In half precision, training with JAX on several GPUs uses it for an even number of
+    tokens only; on one GPU, tokens are padded.
     The softmax is computed in float32 under every dtype policy; Keras's own layer computes it in
     half precision outside the fused path.
 
@@ -58,11 +58,11 @@ class MultiHeadAttention(Layer):
             the tokens.
 
     Reference:
-        Appendix A of the ViT paper (arXiv 2010.11929). Kernels are matrices `(width, width)`, as
-        those of Flax's `MultiHeadDotProductAttention` are when they are initialized.
+        Appendix A of the ViT paper (arXiv 2010.11929). Kernels are initialized as matrices
+        `(width, width)`, as in Flax's `MultiHeadDotProductAttention`.
         Relative position embeddings: appendix D.4. The paper does not say whether heads share them;
         they do here, as in Shaw et al. (arXiv 1803.02155) and in the `AxialResNet` of scenic. It
-        does not say either what the offset of a class token is: here it gets no bias.
+        does not define the offset of a class token either: here the class token gets no bias.
 
     Example:
     >>> tokens = np.ones((2, 5, 8), "float32")
@@ -226,11 +226,11 @@ def padded_attention(query, key, value, implementation="cudnn"):
 
 
 def explicit_attention(query, key, value, bias=None):
-    """Return what `fused_attention` does, by products with the matrix of scores."""
+    """Compute `fused_attention` by products with the matrix of scores."""
     backend, dtype = keras.backend.backend(), keras.backend.standardize_dtype(query.dtype)
     query, key, value = (ops.swapaxes(part, 1, 2) for part in (query, key, value))
     if backend == "torch":
-        # Its products of views take 1.5 times as long.
+        # Products of views take 1.5 times as long on torch.
         query, key, value = (part.contiguous() for part in (query, key, value))
     logits = ops.matmul(query / math.sqrt(query.shape[-1]), ops.swapaxes(key, -1, -2))
     logits = logits if bias is None else logits + bias
@@ -252,8 +252,8 @@ def explicit_attention(query, key, value, bias=None):
 def needs_padding(query, key):
     """Whether JAX has gradients of its fused attention for an even number of tokens only.
 
-    That is so of cuDNN's, in half precision on GPUs: JAX 0.11 takes a placeholder for a bias. Keras
-    then logs a traceback for each block and has XLA compute it.
+    cuDNN's attention has this limit in half precision on GPUs: JAX 0.11 takes a placeholder for a
+    bias. Keras then logs a traceback for each block, and XLA computes the attention.
     """
     is_odd = query.shape[1] % 2 == 1 or key.shape[1] % 2 == 1
     is_half = keras.backend.standardize_dtype(query.dtype) != "float32"
@@ -264,7 +264,7 @@ def has_fused_attention(query, key, training=False, bias=None):
     """Whether the backend has a fused attention, fast enough to use, for such queries and keys."""
     backend, dtype = keras.backend.backend(), keras.backend.standardize_dtype(query.dtype)
     if backend == "torch" and dtype == "bfloat16":
-        # On CPUs, torch 2.13 takes twice as long as for the products with the scores.
+        # On CPUs, torch's fused attention takes twice as long as the products with the scores.
         return query.device.type != "cpu"
     if backend == "jax":
         devices = keras.distribution.list_devices()
@@ -273,7 +273,7 @@ def has_fused_attention(query, key, training=False, bias=None):
             # backward (197 tokens, 12 heads of 64, H200); a training step of ViT-B/16 takes 0.8
             # (H100). Several GPUs were not tried.
             return bias is None and len(devices) == 1
-        # On CPUs, JAX 0.10 takes longer than for the products with the scores, and refuses float16.
+        # On CPUs, JAX's takes longer than the products with the scores, and refuses float16.
         return not devices[0].startswith("cpu")
-    # TensorFlow has none. Keras composes it there, and scales the scores instead of the query.
+    # TensorFlow has none: Keras composes products, and scales the scores instead of the query.
     return backend != "tensorflow"

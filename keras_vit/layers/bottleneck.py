@@ -1,4 +1,4 @@
-"""Layers of the two ResNets: the hybrids' and BiT's.
+"""Layers of the two kinds of ResNets: BiT, and the one inside the hybrids.
 
 They differ in the place of the ReLU, the padding of strides and the use of epsilon.
 
@@ -64,7 +64,7 @@ class StandardizedConv2D(KeepsSublayers, keras.layers.Conv2D):
             padding adds more zeros on the right and at the bottom.
         epsilon: added to the kernel's standard deviation or variance.
         epsilon_in: `"deviation"` or `"variance"`.
-        folded: whether the variable `kernel` is standardized already, as in a model for inference.
+        folded: whether the variable `kernel` is already standardized, as in a model for inference.
 
     Raises:
         ValueError: if `epsilon_in` is unknown, `padding` is not `"same"`, `use_bias` not `False`,
@@ -119,7 +119,7 @@ class StandardizedConv2D(KeepsSublayers, keras.layers.Conv2D):
 
     def convolution_op(self, inputs, kernel):
         if inputs.shape[-1] is None:
-            # TensorFlow would take six channels for two groups of three.
+            # Otherwise TensorFlow would read six channels as two groups of three.
             channels = self.input_spec.axes[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:3], channels))
         if keras.backend.backend() == "torch":
@@ -209,7 +209,7 @@ def kernel_rows(kernel):
 
 
 def pad_torch(images, padding, value=0.0):
-    """Return padded images of torch, their axes in the order of torch and their memory as it is."""
+    """Return padded images with torch's order of axes, without changing their order in memory."""
     import torch
 
     (top, bottom), (left, right) = padding

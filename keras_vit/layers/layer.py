@@ -1,4 +1,4 @@
-"""Base classes of the layers, which save arguments and what is frozen or quantized; and Dense."""
+"""`Layer`, the base class of the layers, which records what is frozen or quantized; and `Dense`."""
 
 import gc
 
@@ -84,7 +84,7 @@ def as_rows(tokens):
 
 
 class KeepsSublayers:
-    """Mixin for layers that save their arguments, and which parts are frozen or quantized.
+    """Mixin for layers that save their arguments, and which sublayers are frozen or quantized.
 
     A `.keras` file stores `trainable` and the dtype policy of a model's layers, but not of their
     sublayers and variables. If one of these differs from its layer, the build configuration of the

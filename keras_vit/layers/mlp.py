@@ -33,7 +33,7 @@ def quick_gelu(x):
 
 
 def as_activation(name):
-    """Return the activation function of a name."""
+    """Return the activation function with a name."""
     own = {"gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu}
     return own[name] if isinstance(name, str) and name in own else keras.activations.get(name)
 
@@ -51,7 +51,7 @@ class MlpBlock(Layer):
         dropout: dropout rate after each of the two layers.
         gated: whether the activation applies to another projection of the tokens, `gate`, which is
             multiplied with the first layer's output; with `"silu"` this is SwiGLU. The two layers
-            are then called `up` and `down`, otherwise `dense_0` and `dense_1`.
+            are then named `up` and `down`; otherwise they are `dense_0` and `dense_1`.
         lora: see `TransformerBlock`.
 
     Call arguments:
@@ -128,8 +128,8 @@ def fuse(function):
 
     TensorFlow on CPUs fuses a GELU with the product before it, but not in training, which needs the
     GELU's inputs. In training, a GELU and its gradient are about twenty passes over the hidden
-    layer, a tenth of a step's time. Compiled by XLA they are two. The other backends need none of
-    this.
+    layer, a tenth of a step's time. Compiled by XLA they are two. The other backends fuse them by
+    themselves.
 
     The result is computed in float32, and has the dtype of its input.
 
@@ -164,8 +164,8 @@ def _fuse_tensorflow(function):
         tf.function(part, jit_compile=True, autograph=False) for part in (in_float32, gradient)
     )
 
-    # TensorFlow keeps each custom gradient for good, and the graph that it is traced in. Here that
-    # is a graph of `x` alone, shared by all models, instead of each model's graph of training.
+    # TensorFlow never frees a custom gradient and the graph in which it is traced. Here that graph
+    # has only `x` and is shared by all models; otherwise it would be each model's training graph.
     @functools.partial(tf.function, autograph=False)
     @tf.custom_gradient
     def fused(x):

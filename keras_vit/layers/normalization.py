@@ -20,16 +20,16 @@ def layer_norm(dtype, name, epsilon=LAYER_NORM_EPSILON, trainable=True):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class GroupNorm(KeepsSublayers, keras.layers.GroupNormalization):
-    """Keras's GroupNormalization over the last axis of images, in fewer passes over them.
+    """Keras's GroupNormalization over the last axis of images, with fewer passes over the images.
 
-    The means of each channel come first; the statistics of the groups are computed from these, in
-    float32 at least.
+    The mean of each channel is computed first, and the statistics of the groups from these means,
+    at least in float32.
 
     Input and output: `(batch, height, width, channels)`.
 
     Reference:
         "Group Normalization" (arXiv 1803.08494). The variance is the mean of the squares less the
-        square of the mean, as in Flax (`linen/normalization.py`); as there, it loses digits where
+        square of the mean, as in Flax (`linen/normalization.py`); this loses digits where
         the mean of a group is many times its deviation.
 
     Example:
@@ -38,7 +38,7 @@ class GroupNorm(KeepsSublayers, keras.layers.GroupNormalization):
     (1, 2, 3, 8)
     """
 
-    # On TensorFlow: whether the sums over each image are products of matrices.
+    # Whether sums over images are computed as products of matrices on TensorFlow.
     sums_by_matmul = True
 
     def call(self, inputs):

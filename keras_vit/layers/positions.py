@@ -1,4 +1,4 @@
-"""Position embeddings: added to tokens, rotations of queries and keys, and of offsets."""
+"""Position embeddings: added to tokens, rotary (queries and keys) and relative (logits)."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from keras_vit.layers.layer import Layer
 
 
 class PositionEmbedding(Layer):
-    """Base class of the layers that add a table of embeddings, for `patch_size` that of images."""
+    """Base class of layers that add a table; with `patch_size`, it fits each image size."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class PositionEmbedding(Layer):
         self.patch_size = None if patch_size is None else as_pair(patch_size, "patch_size")
 
     def check_call(self, num_patches, images_shape):
-        """Raise `ValueError` unless the layer is called with what it was made for."""
+        """Raise `ValueError` unless tokens and images fit the arguments of the layer."""
         is_unequal = math.prod(as_pair(self.grid_size, "grid_size")) != num_patches
         if images_shape is None if self.patch_size else is_unequal:
             raise ValueError(
@@ -46,9 +46,9 @@ class PositionEmbedding(Layer):
 class AddPositionEmbedding(PositionEmbedding):
     """Adds a learnable position embedding to each token.
 
-    Input and output: `(batch, tokens, width)`. Every position has an embedding, also that of the
-    class token; `keras_vit.resize` interpolates them for another image size. With the arguments,
-    the layer interpolates in each call.
+    Input and output: `(batch, tokens, width)`. Every position has an embedding, the class token's
+    included; `keras_vit.resize` interpolates them for another image size. With `grid_size` and
+    `patch_size`, the layer interpolates in each call.
 
     Args:
         grid_size: `(rows, columns)` of the patches of the stored embeddings.
@@ -57,7 +57,7 @@ class AddPositionEmbedding(PositionEmbedding):
 
     Call arguments:
         tokens: the tokens, the patches last, row by row.
-        images: the images, whose size decides on the grid; only with `patch_size`.
+        images: the images, whose size determines the grid; only with `patch_size`.
 
     Raises:
         ValueError: if an argument is out of range, or does not fit the call.
@@ -317,12 +317,12 @@ def relative_bias(query, embedding):
 
     The logit of two patches at the places `p_q` and `p_k` of the sequence of patches is the product
     of the query and the embedding of the offset `p_q - p_k`. Other tokens have no place: the logits
-    of a class token and for a class token are 0.
+    from and to a class token are 0.
 
     Args:
         query: scaled queries `(batch, tokens, heads, head_dim)`, the patches last.
         embedding: embeddings `(2 * patches - 1, head_dim)`, in the dtype of `query`. Row `i` is
-            that of the offset `patches - 1 - i`.
+            for the offset `patches - 1 - i`.
 
     Returns:
         A tensor `(batch, heads, tokens, tokens)`.
@@ -336,7 +336,7 @@ def relative_bias(query, embedding):
     patches = (embedding.shape[0] + 1) // 2
     num_prefix = num_tokens - patches
     rows = ops.reshape(ops.swapaxes(query[:, num_prefix:], 1, 2), (-1, head_dim))
-    # One row of zeros, instead of one column of the far larger product.
+    # Padding the embeddings by a row costs less than padding the larger product by a column.
     keys = ops.transpose(ops.pad(embedding, ((0, 1), (0, 0))))
     logits = ops.reshape(ops.matmul(rows, keys), (-1, heads, patches * 2 * patches))
     # The logit of the patches `q` and `k` is in column `patches - 1 - q + k` of row `q`, which is

@@ -13,7 +13,7 @@ from keras_vit.layers.normalization import LAYER_NORM_EPSILON, LayerScale, layer
 
 
 class Seeds(NamedTuple):
-    """Dropout seeds for one call of a block; the dropout draws a seed that is `None`."""
+    """Dropout seeds for one call of a block; a dropout draws its own seed for `None`."""
 
     scores: Any = None
     attended: Any = None
@@ -254,7 +254,7 @@ class AxisBlock(TransformerBlock):
         return ops.reshape(lines, (-1, rows * columns, lines.shape[-1]))
 
     def _of_all_patches(self, scores):
-        """Return scores between all patches: between different lines they are 0."""
+        """Return scores between all patches; scores between different lines are 0."""
         rows, columns = self.grid_size
         heads, length = scores.shape[1:3]
         lines = rows * columns // length
@@ -269,7 +269,7 @@ class AxialTransformerBlock(Layer):
     """Attention along the rows of patches and an MLP, then the same along the columns.
 
     Input and output: `(batch, rows * columns, width)`, patches row by row. The two halves, the
-    sublayers `rows` and `columns`, have the layers of a `TransformerBlock`, each its own.
+    sublayers `rows` and `columns`, are two Transformer blocks with weights of their own.
 
     Args:
         num_heads: number of attention heads; divides the width.
@@ -282,7 +282,7 @@ class AxialTransformerBlock(Layer):
         training: whether to apply dropout.
 
     Raises:
-        ValueError: if there are other tokens than patches of the grid, or as in `TransformerBlock`.
+        ValueError: if tokens are not the patches of the grid, or as in `TransformerBlock`.
 
     Reference:
         Axial-ViT in appendix D.6 of the ViT paper (arXiv 2010.11929), whose code is not published;
@@ -347,8 +347,8 @@ class AxialTransformerBlock(Layer):
 
         Returns:
             A pair of float32 tensors `(batch, heads, patches, patches)` that sum to 1 over the last
-            axis, of the attention along the rows and of that along the columns. Between patches of
-            different rows, or of different columns, they are 0.
+            axis: attention along the rows, and attention along the columns. Scores between patches
+            of different rows, or of different columns, are 0.
         """
         scores = self.rows.attention_scores(tokens)
         return scores, self.columns.attention_scores(self.rows(tokens))

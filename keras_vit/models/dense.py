@@ -22,7 +22,7 @@ NUM_MAPS = 4
 LEVELS = {"P2": 2, "P3": 3, "P4": 4, "P5": 5}
 # The decoder of Segmenter's configuration: blocks, width of a head, MLP relative to the width.
 DECODER_BLOCKS, HEAD_WIDTH, MLP_RATIO, DROPOUT = 2, 64, 4, 0.1
-# That of PyTorch's LayerNorm.
+# PyTorch's epsilon of LayerNorm.
 EPSILON = 1e-5
 _CHANNELS_LAST = {"data_format": "channels_last"}
 
@@ -39,8 +39,8 @@ def backbone(
     height and width, `"P3"` an eighth, and so on, if the patch size is a power of 2. For
     patches of 14 pixels, their own map counts as `"P4"`, as for 16.
 
-    The Transformer's variables are copies, and so are its frozen parts; the layers after it are
-    new. A model of any image size (`keras_vit.resize(model, None)`) gives a backbone of any size.
+    The Transformer's variables are copies, and its frozen layers stay frozen; the layers after it
+    are new. A model of any image size (`keras_vit.resize(model, None)`) gives such a backbone.
 
     Args:
         model: a Vision Transformer or hybrid of this package, built, tuned or reloaded.
@@ -104,7 +104,7 @@ def backbone(
 
 
 def _spread(blocks, count):
-    """Return the last block of each of `count` equal parts; short models repeat some."""
+    """Return the last block of each of `count` equal parts; a short model repeats blocks."""
     return [blocks[math.ceil((part + 1) * len(blocks) / count) - 1] for part in range(count)]
 
 
@@ -112,7 +112,7 @@ def _patches(model, name, dtype, map_name=None, with_class_token=False):
     """Return the patches of a layer's tokens as a map."""
     outputs = {layer.name: layer.output for layer in model.layers}
     blocks = [block.name for block in find_blocks(model)]
-    # With the class token and registers, which are taken off: those from the blocks on.
+    # Layers from the first block on, whose outputs are all tokens.
     names = [layer for layer, output in outputs.items() if output.shape == outputs[blocks[0]].shape]
     names = names[names.index(blocks[0]) :]
     if name not in names:
@@ -187,14 +187,14 @@ def _reassembled(patches, level, stride, channels, dtype):
 def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> keras.Model:
     """Make a model from images to the logits of the classes of each pixel.
 
-    The output is `(batch, height, width, num_classes)`, float32, of the images' size: logits are
-    computed at the finest of the backbone's maps, to whose size the others are interpolated, and
-    interpolated bilinearly. The segmenter shares the backbone's variables.
+    The output is `(batch, height, width, num_classes)`, float32, of the images' size. The
+    backbone's maps are interpolated to the size of the finest one, and the logits computed there
+    are interpolated bilinearly. The segmenter shares the backbone's variables.
 
     Args:
-        backbone: a model of `keras_vit.backbone`. That of the Segmenter paper has one map, the
-            normalized patches: `keras_vit.backbone(model, ("encoder_norm",), "blocks")`.
-        num_classes: number of classes, with the background if it is one.
+        backbone: a model of `keras_vit.backbone`. The Segmenter paper uses one map, the normalized
+            patches: `keras_vit.backbone(model, ("encoder_norm",), "blocks")`.
+        num_classes: number of classes, including the background if it is a class.
         head: `"linear"`, a linear classifier of each place; or `"mask"`, Segmenter's mask
             Transformer: two blocks over patches and class embeddings, whose products are the masks.
 
@@ -230,7 +230,7 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
     logits = ResizeLike(dtype="float32", name="logits")(outputs, backbone.input)
     model = ImageModel(backbone.input, logits, name=backbone.name)
     copy_attributes(backbone, model, keeps_head=False)
-    # Masks are those of whole images, however the checkpoint crops.
+    # Masks are of whole images, also if the checkpoint crops its images.
     model.image_spec = model.image_spec.of_whole_image()
     return model
 
@@ -311,7 +311,7 @@ class ResizeLike(Layer):
 
     Call arguments:
         maps: `(batch, rows, columns, width)`.
-        like: maps or images of the wanted rows and columns.
+        like: maps or images with the rows and columns of the result.
 
     Example:
     >>> from keras_vit.models.dense import ResizeLike
@@ -327,7 +327,7 @@ class ResizeLike(Layer):
         if all(isinstance(side, int) for side in size):
             options = {"antialias": False, "data_format": "channels_last"}
             return ops.image.resize(maps, size, "bilinear", **options)
-        # Keras needs to know the size, which a graph of TensorFlow for all sizes does not.
+        # Keras needs a known size, which a TensorFlow graph for all sizes does not have.
         rows, columns = (
             _bilinear_weights(side, own, maps.dtype)
             for side, own in zip(size, ops.shape(maps)[1:3], strict=True)
@@ -387,7 +387,7 @@ class MaskProduct(Layer):
     def call(self, tokens):
         classes = self.classes(tokens[:, : self.units])
         patches = self.patches(tokens[:, self.units :])
-        # For images of any size their number would not be known.
+        # Otherwise the number of classes would not be known for images of any size.
         classes = ops.reshape(classes, (-1, self.units, tokens.shape[-1]))
         classes, patches = (ops.normalize(x, axis=-1) for x in (classes, patches))
         return self.norm(ops.matmul(patches, ops.swapaxes(classes, 1, 2)))

@@ -73,7 +73,7 @@ def feature_extractor(model):
         ValueError: if the model does not map an RGB image to a vector.
     """
     check_backbone(model)
-    # The head is not used for the features, nor for the key of their cache.
+    # The head belongs neither to the features nor to the key of their cache.
     output = representation(model, ("head",))
     shape = model.inputs[0].shape
     if len(model.inputs) != 1 or len(shape) != 4 or shape[-1] != 3 or len(output.shape) != 2:

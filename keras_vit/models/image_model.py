@@ -1,4 +1,4 @@
-"""The class of the models that the builders make, and what a model carries with it."""
+"""`ImageModel`: the class of the models that builders make, with their options and metadata."""
 
 import dataclasses
 import logging
@@ -13,7 +13,7 @@ from keras_vit.layers import DistilledHead
 from keras_vit.layers.mlp import as_activation
 from keras_vit.models.options import options_from_config
 
-# They take probabilities by default.
+# Losses that take probabilities by default.
 CROSSENTROPIES = (
     keras.losses.sparse_categorical_crossentropy,
     keras.losses.categorical_crossentropy,
@@ -23,19 +23,20 @@ CROSSENTROPIES = (
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ImageModel(keras.Model):
-    """A Functional model that carries the options which it was built with.
+    """A Functional model that carries the options it was built with.
 
     `options` are the `VitOptions` or `ResNetOptions` that build a model of the same architecture;
     `None` for a backbone or a segmenter. `.keras` files, `keras_vit.resize` and
     `keras_vit.replace_head` keep them; `keras.models.clone_model` does not.
 
-    Whatever its weights were trained on, the model takes images in [-1, 1]. It also carries, and
-    saves, what the files of its weights record:
+    The model takes images in [-1, 1], also if its weights were trained on another range. It also
+    carries and saves what the files of its weights record:
 
-    - `class_names`: a tuple of the names of the classes, or `None`. It can be set, and a new head
-      has none.
-    - `thresholds`: a tuple with the probability above which each class is predicted, if an image
-      may have several labels (its probabilities are sigmoids), or `None`. It is like `class_names`.
+    - `class_names`: a tuple of the names of the classes, or `None`. It can be set; a new head has
+      none.
+    - `thresholds`: for a multi-label model (its probabilities are sigmoids), a tuple with the
+      probability above which each class is predicted; otherwise `None`. It is set like
+      `class_names`.
     - `image_spec`: a `keras_vit.core.image_spec.ImageSpec`, how images were resized, cropped and
       normalized.
     - `layout`: name of the checkpoint layout that the weights were read from, or `None`.
@@ -47,7 +48,7 @@ class ImageModel(keras.Model):
     ((48, 48), 12)
     """
 
-    # Keras keeps the graph of layers in a subclass that has no constructor of its own.
+    # A subclass without a constructor of its own keeps the graph of layers in Keras.
     options = layout = _class_names = _thresholds = None
     image_spec = WHOLE_IMAGE
 
@@ -131,9 +132,9 @@ def warn_of_loss(model):
 
 
 def follow_dtype(model):
-    """Set a model's policy, by which `compile` scales the loss, if its layers compute in float16.
+    """Set the dtype policy of a model with layers in float16, so that `compile` scales the loss.
 
-    A Functional model has the global policy otherwise, whatever its layers have.
+    Keras gives a Functional model the global policy.
     """
     if computes_in_float16(model):
         model.dtype_policy = "mixed_float16"
@@ -145,7 +146,7 @@ def computes_in_float16(model):
 
 
 def copy_attributes(model, new, keeps_head=True, **changes):
-    """Give a new model what the model that it was made from carries, with changed options.
+    """Copy options and metadata to a new model from the model it was made of, with changed options.
 
     A new head has no class names and no thresholds.
     """
@@ -159,7 +160,7 @@ def copy_attributes(model, new, keeps_head=True, **changes):
 
 
 def options_of(model):
-    """Return the options that a model carries, or raise an error if it carries none."""
+    """Return the options of a model, or raise an error if it has none."""
     options = getattr(model, "options", None)
     if options is None:
         raise ValueError(
@@ -177,7 +178,7 @@ def image_spec_of(model):
 def zero_head(num_classes, activation=None, distilled=False):
     """Return the float32 linear classifier, zero at the start (section 3.2 of the paper).
 
-    `distilled`: whether the classifier is that of a model with a distillation token.
+    `distilled`: whether the model has a distillation token.
     """
     if distilled:
         return DistilledHead(num_classes, activation, dtype="float32", name="head")
@@ -194,7 +195,7 @@ def check_images(images, argument="images"):
     """Raise `ValueError` if the first image of an array has integers or values beyond [-10, 10].
 
     Pixels from 0 to 255 are the commonest mistake, and the predictions would be wrong in silence.
-    Datasets, generators and tensors of a traced function are not looked into.
+    Datasets, generators and tensors of a traced function are not checked.
 
     Args:
         images: array or tensor, a list or dictionary of them, or another input of a model.

@@ -15,15 +15,15 @@ from keras_vit.models.surgery import (
     with_float_kernels,
 )
 
-# Under a mixed policy they compute with their weights in float32.
+# Layers that compute with float32 weights under a mixed policy.
 NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
 
 
 def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
-    """Return a model of the same function that computes less in each call.
+    """Return an equivalent model that computes less in each call.
 
-    It stores the kernels of convolutions standardized, and those of LoRA merged. Save `model`, not
-    this copy: its norms would be reloaded in the policy of their layer.
+    It stores standardized kernels of convolutions, and merged kernels of LoRA. Save `model`, not
+    this copy: reloaded norms would have the dtype policy of their layer.
 
     Args:
         model: a Functional model; it does not change.
@@ -60,7 +60,7 @@ def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
 
 
 def update_inference_copy(model, copy):
-    """Assign the current weights of a model to what `for_inference` returned for it."""
+    """Assign the current weights of a model to the copy that `for_inference` returned."""
     if copy is model:
         return
     values, named = _standardized(model) | float_kernels(model), named_weights(model)

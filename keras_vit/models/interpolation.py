@@ -99,13 +99,13 @@ def resize_line_embedding(embeddings, size, method="bilinear"):
 def resize_relative_embedding(table, source_grid, target_grid, method="bilinear"):
     """Interpolate embeddings of offsets between patches for another grid.
 
-    An offset in the sequence of patches is that of one or two displacements, in rows and columns.
-    The embeddings of all displacements are interpolated in 2-D; the embedding of an offset is the
-    mean of those of its displacements, weighted by their numbers of pairs of patches. The ViT paper
+    An offset in the sequence of patches belongs to one or two displacements in rows and columns.
+    The embeddings of all displacements are interpolated in 2-D. The embedding of an offset is the
+    mean over its displacements, weighted by their numbers of pairs of patches. The ViT paper
     does not say how it interpolates them.
 
     Args:
-        table: NumPy array `(offsets, width)`, as `MultiHeadAttention` stores it: row `i` is that of
+        table: NumPy array `(offsets, width)`, as `MultiHeadAttention` stores it: row `i` is for
             the offset `patches - 1 - i` from the key to the query.
         source_grid: `(rows, columns)` of patches of the table.
         target_grid: `(rows, columns)` of patches of the result.
@@ -220,20 +220,20 @@ def _weights_of_both(kernel, source, target, antialias):
 def _weights(kernel, source, target, antialias):
     """Return the weights `(target, source)` of a filter with half-pixel centers."""
     scale = source / target
-    centres = (np.arange(target) + 0.5) * scale - 0.5
+    centers = (np.arange(target) + 0.5) * scale - 0.5
     # Shrinking widens the filter so that every source row counts.
     width = max(scale, 1) if antialias else 1
-    weights = kernel(np.abs(np.arange(source) - centres[:, None]) / width)
+    weights = kernel(np.abs(np.arange(source) - centers[:, None]) / width)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
 def _repeating_weights(kernel, source, target):
     """Return weights as `_weights` without antialiasing, for a border that is repeated."""
-    centres = (np.arange(target) + 0.5) * source / target - 0.5
-    places = np.floor(centres)[:, None] + np.arange(-1, 3)
+    centers = (np.arange(target) + 0.5) * source / target - 0.5
+    places = np.floor(centers)[:, None] + np.arange(-1, 3)
     weights = np.zeros((target, source))
     columns = np.clip(places, 0, source - 1).astype(int)
-    values = kernel(np.abs(places - centres[:, None]))
+    values = kernel(np.abs(places - centers[:, None]))
     np.add.at(weights, (np.arange(target)[:, None], columns), values)
     return weights
 
@@ -244,9 +244,9 @@ def _triangle(distance):
 
 def _cubic(distance, a=-0.5):
     """Return the weights of PIL's and torch's antialiased bicubic filter (a = -0.5)."""
-    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
-    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance < 1, near, np.where(distance < 2, far, 0))
+    inner = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    outer = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance < 1, inner, np.where(distance < 2, outer, 0))
 
 
 def _sharper_cubic(distance):

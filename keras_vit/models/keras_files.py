@@ -141,7 +141,7 @@ def check_file(argument, path, suffixes):
 def check_finite(model, argument="model", received=None, dtype=None):
     """Raise an error if a weight is NaN or infinite.
 
-    Variables are checked one at a time where they are: no second copy of the model is made.
+    Variables are checked one at a time on their device, so that the model is not copied.
 
     Args:
         model: a built `keras.Model`.

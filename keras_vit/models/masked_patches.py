@@ -17,7 +17,7 @@ _AFTER_TOKENS = ("patch_tokens", "pooling", "fc_norm", "projection", "pre_logits
 def masked_patch_predictor(model, target="mean_color"):
     """Make a model that predicts the content of corrupted patches from their tokens.
 
-    Its inputs are those of `keras_vit.data.mask_patches`, `{"images", "corruption"}`. It has the
+    Its inputs are `{"images", "corruption"}`, as from `keras_vit.data.mask_patches`. It has the
     layers of the given model up to the last LayerNorm, a `CorruptPatches` layer after the patch
     embedding, and a new head. The layers are shared: training the predictor trains the given model,
     apart from its pooling and its head.

@@ -1,4 +1,4 @@
-"""The options of the models: one list for builders, variants, files and what models carry."""
+"""`VitOptions` and `ResNetOptions`: the options of models, for builders, variants and files."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_vit.core.arguments import as_pair, check_choice, check_options, grid_size
 
-# The size of models of any size, and of files that record none (ResNets, fixed positions).
+# For models of any size, and for files that record no size (ResNets, fixed positions).
 DEFAULT_IMAGE_SIZE = 224
 # Poolings to one vector per image, and those that use the class token.
 POOLINGS = ("token", "gap", "map", "token_gap")
@@ -18,7 +18,7 @@ POSITION_PLACEMENTS = ("stem", "every_layer", "every_layer_shared")
 ATTENTION_EMBEDDINGS = ("rotary", "relative")
 
 # Kinds of fields: sizes, which the name of a variant determines; options that only change training;
-# and those that change nothing but how the same is computed.
+# and options that change how outputs are computed, but not the outputs.
 SIZE, TRAINING, RUNTIME = ({"kind": kind} for kind in ("size", "training", "runtime"))
 
 
@@ -27,12 +27,12 @@ def _field(kind, default=dataclasses.MISSING):
 
 
 class Options:
-    """What the options of both families share."""
+    """Base class of the options of both families."""
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            # JSON has lists, names of Keras's functions, and none of NumPy's numbers.
+            # Options are recorded in JSON: no tuples, functions or numbers of NumPy.
             if isinstance(value, list):
                 value = tuple(value)
             elif isinstance(value, np.generic):
@@ -49,12 +49,12 @@ class Options:
             object.__setattr__(self, "dtype", self.dtype.name)
 
     def replace(self, **changes):
-        """Return the same options, but for the changes."""
+        """Return the options with changes."""
         return dataclasses.replace(self, **changes)
 
     @classmethod
     def names(cls, *kinds):
-        """Return the names of the fields of some kinds, by default of those of no kind."""
+        """Return the names of the fields of some kinds; by default, of fields without a kind."""
         fields = [(field.name, field.metadata.get("kind")) for field in dataclasses.fields(cls)]
         return [name for name, kind in fields if (kind in kinds if kinds else kind is None)]
 
@@ -72,8 +72,8 @@ class Options:
 class VitOptions(Options):
     """The options of a Vision Transformer, plain or on a ResNet.
 
-    The options from `class_token` to `epsilon`, and those after `attention_path`, describe newer
-    models, and ablations of the paper: with their defaults the model is the paper's.
+    The defaults are the model of the paper. The options from `class_token` to `epsilon`, and the
+    options after `attention_path`, are for ablations of the paper and for newer models.
 
     Args:
         patch_size: int or `(height, width)` of a patch, in pixels; in a hybrid, in positions of the
@@ -137,9 +137,9 @@ class VitOptions(Options):
         final_norm: whether there is a LayerNorm after the last block or, with `fc_norm`, after the
             pooling.
         position_placement: where the position embeddings `"learned"` and `"learned2d"` are added:
-            `"stem"`, once before the first block; `"every_layer"`, in each block others, before
-            `block_1` by `position_embedding_1`; or `"every_layer_shared"`, in each block the same.
-            Those of the first block are always added at the stem, before the dropout.
+            `"stem"`, once before the first block; `"every_layer"`, before each block other
+            embeddings (`position_embedding_1` before `block_1`); or `"every_layer_shared"`, before
+            each block the same. The first block's are always added at the stem, before the dropout.
         axial: whether each block is an `AxialTransformerBlock`, with attention along rows and then
             along columns of patches. There can be no class token and no registers, as patches alone
             have rows and columns: `pooling` must be `"gap"`, `"map"` or `None`.
@@ -203,7 +203,7 @@ class VitOptions(Options):
                 raise ValueError(f"{rule}. Received: {received}")
 
     def _rules(self):
-        """Yield `(is_broken, rule, option names)` of what a model cannot be."""
+        """Yield `(is_broken, rule, option names)` of the rules about combinations of options."""
         yield (
             self.pooling in CLASS_TOKEN_POOLINGS and not self.has_class_token,
             f"`pooling={self.pooling!r}` needs a class token",
@@ -228,7 +228,7 @@ class VitOptions(Options):
             "`position_placement` must be 'stem' unless `position_embedding` is learned",
             "position_placement position_embedding",
         )
-        # Rows and columns have a half of the width each, with sines and cosines a quarter.
+        # Rows and columns get half of the width each; their sines and cosines a quarter each.
         parts = {"learned2d": 2, "sincos2d": 4, "rotary": 4 * (self.num_heads or 1)}
         count = parts.get(self.position_embedding, 1)
         yield (
@@ -271,7 +271,7 @@ class VitOptions(Options):
 
     @property
     def grid(self):
-        """`(rows, columns)` of the patches, `None` for images of any size."""
+        """`(rows, columns)` of the patches; `None` for images of any size."""
         return self.image_size and grid_size(self.image_size, self.stride)
 
     def resolved(self):
@@ -321,7 +321,7 @@ class ResNetOptions(Options):
 
 
 def is_resnet(options):
-    """Return whether options are those of a ResNet."""
+    """Whether options are `ResNetOptions`."""
     return isinstance(options, ResNetOptions)
 
 

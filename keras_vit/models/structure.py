@@ -30,7 +30,7 @@ BLOCKS = (TransformerBlock, AxialTransformerBlock)
 def token_grid(model, images=None):
     """Return `(rows, columns)` of the patches of a model, or `None` for a ResNet.
 
-    The grid of a model of any size is that of `images`, an array.
+    For a model of any size, the grid follows from `images`, an array.
     """
     check_backbone(model)
     for layer in _layers_of(model, PatchEmbedding):
@@ -45,13 +45,13 @@ def token_grid(model, images=None):
 
 
 def stored_grid(model):
-    """Return the `token_grid` of a model, or, for one of any size, that of its positions."""
+    """Return the `token_grid` of a model; for any size, the grid of its position embeddings."""
     grids = [layer.grid_size for layer in _layers_of(model, (PatchEmbedding, *POSITION_LAYERS))]
     return next(filter(None, grids), None)
 
 
 def stored_size(model):
-    """Return the image size of a model or, for any size, that of its position embeddings."""
+    """Return the image size of a model; for any size, the size its position embeddings fit."""
     size, stride = tuple(model.inputs[0].shape[1:3]), token_stride(model)
     sides = zip(stored_grid(model) or default_grid(stride), stride, strict=True)
     return tuple(n * pixels for n, pixels in sides) if None in size else size
@@ -111,17 +111,17 @@ def check_classifier(model):
 
 
 def is_segmenter(model):
-    """Return whether a model is a `keras_vit.segmenter`, which returns logits of pixels."""
+    """Whether a model is a `keras_vit.segmenter`, which returns logits of pixels."""
     return len(model.outputs[0].shape) == 4 and model.layers[-1].name == "logits"
 
 
 def output_name(model):
-    """Return the name of what a model computes, `logits`, or `features` if it has no head."""
+    """Return the name of a model's output: `logits`, or `features` without a head."""
     return "logits" if model.layers[-1].name in ("head", "logits") else "features"
 
 
 def has_zero_head(model):
-    """Return whether the kernel of the head is zero: all images have the same logits."""
+    """Whether the kernel of the head is zero, so that all images have the same logits."""
     kernels = [weight for weight in model.get_layer("head").weights if weight.name == "kernel"]
     return not any(bool(ops.any(kernel.value)) for kernel in kernels)
 
@@ -138,7 +138,7 @@ def warn_of_zero_head(num_classes):
 def find_blocks(model):
     """Return the Transformer blocks of a model, from the first to the last.
 
-    The decoder of a segmenter does not count: its tokens are others.
+    Blocks of a segmenter's decoder are left out.
 
     Raises:
         ValueError: if it has none.
@@ -154,12 +154,12 @@ def find_blocks(model):
 
 
 def has_blocks(model):
-    """Return whether a model has Transformer blocks; a ResNet has none."""
+    """Whether a model has Transformer blocks; a ResNet has none."""
     return bool(_layers_of(model, BLOCKS))
 
 
 def attention_names(blocks):
-    """Return the names of the attention of blocks: an axial block has two, one per axis."""
+    """Return the names of attention layers: one per block, but two of an axial block."""
     names = []
     for block in blocks:
         axes = AXES if isinstance(block, AxialTransformerBlock) else ()
@@ -173,12 +173,12 @@ def find_attention_pooling(model):
 
 
 def has_distillation_token(model):
-    """Return whether a model classifies by a class token and a distillation token."""
+    """Whether a model classifies by a class token and a distillation token."""
     return any(layer.num_tokens == 2 for layer in _layers_of(model, ClassTokenPooling))
 
 
 def has_class_output(model):
-    """Return whether the output of a model is computed from its class token."""
+    """Whether the output of a model is computed from its class token."""
     if _layers_of(model, ClassTokenPooling):
         return True
     pools = _layers_of(model, keras.layers.GlobalAveragePooling1D)
@@ -198,15 +198,15 @@ def first_kernel(model):
 
 
 def has_positions(model):
-    """Return whether a model has position embeddings."""
+    """Whether a model has position embeddings."""
     return bool(_layers_of(model, POSITION_LAYERS))
 
 
 def position_table(model):
     """Return the position embeddings of a model, float64 `(tokens, width)`.
 
-    Rows of the class token and of registers come first. If each block has its own embeddings, they
-    are those of the first one.
+    Rows of the class token and of registers come first. If each block has its own embeddings, the
+    table is that of the first block.
     """
     check_backbone(model)
     for layer in _layers_of(model, POSITION_LAYERS):
@@ -217,14 +217,14 @@ def position_table(model):
 
 
 def group_norms(model):
-    """Return the GroupNorms of a model, also those within units of a ResNet."""
-    return [part for part in all_layers(model) if isinstance(part, GroupNorm)]
+    """Return the GroupNorms of a model, at any depth."""
+    return [layer for layer in all_layers(model) if isinstance(layer, GroupNorm)]
 
 
 def named_weights(model):
-    """Return the variables of a model by their layers and their paths in these.
+    """Return the variables of a model by the name of the layer and the path in the layer.
 
-    The whole paths of a copy differ, if one of the models was made in a name scope.
+    Whole paths differ between copies if one of them was made in a name scope.
     """
     return {
         f"{layer.name}/{path}": variable

@@ -98,9 +98,8 @@ def resize(
     Args:
         model: a model of this package, built, tuned or reloaded.
         image_size: int or `(height, width)`; multiples of the patch size, in a hybrid times the
-            ResNet's stride. `None` for any such size: the model stores the position embeddings as
-            they are, and interpolates them in each call. With `patch_size`, `None` is for the size
-            of the model.
+            ResNet's stride. `None` for any such size: the model interpolates its position
+            embeddings in each call. With `patch_size`, `None` keeps the size of the model.
         patch_size: int or `(height, width)`; the kernel of the patches is changed by
             `resize_patch_kernel`, and the position embeddings as in FlexiViT. `None` for that of
             the model, whose position embeddings are interpolated bilinearly, as in the ViT paper;
@@ -128,7 +127,7 @@ def resize(
 
 
 def resize_by(method, model, image_size=None, patch_size=None):
-    """Do what `resize` does, with a `method` of `resize_position_embedding`.
+    """Resize a model as `resize` does, with a `method` of `resize_position_embedding`.
 
     With a `patch_size` the method is FlexiViT's.
     """
@@ -245,16 +244,16 @@ def freeze_base(model):
 
 def dense_layers(model):
     """Return the projections and MLP layers of a layer or a model, at any depth."""
-    return [part for part in all_layers(model) if isinstance(part, Dense)]
+    return [layer for layer in all_layers(model) if isinstance(layer, Dense)]
 
 
 def lora_layers(model):
     """Return the layers with LoRA, at any depth of a layer or a model."""
-    return [part for part in dense_layers(model) if part.lora_rank]
+    return [layer for layer in dense_layers(model) if layer.lora_rank]
 
 
 def with_float_kernels(model):
-    """Return a model without LoRA and with float kernels; itself, or else a new one.
+    """Return a model, or an equivalent new one without LoRA and with float kernels.
 
     All layers of a new model are trained. The given model does not change.
     """
@@ -284,7 +283,7 @@ def float_kernels(model):
 
 
 def float_kernel(layer):
-    """Return the float kernel with which a dense layer computes the same without its changes."""
+    """Return the float kernel that is equivalent to a layer's quantized kernel and LoRA."""
     kernel = base_kernel(layer)
     if not getattr(layer, "lora_rank", None):
         return kernel
@@ -310,7 +309,7 @@ def base_kernel(layer):
 
 
 def copy_layer(layer, **changes):
-    """Return a layer with the same arguments, but for changes.
+    """Return a layer with the same arguments, except for changes.
 
     Its kernels are quantized like those of the layer, unless `dtype` is changed.
     """
@@ -344,7 +343,7 @@ def copy_model(
         keeps_frozen: whether the layers and variables that are frozen in the model are frozen.
 
     Returns:
-        A model of the class of the given one, which carries nothing: see `copy_attributes`.
+        A model of the class of the given one, without metadata: see `copy_attributes`.
     """
     inputs = images
     if images is not None:
@@ -392,7 +391,7 @@ def _copy_weights(source, target, values, method):
     grids = stored_grid(source), stored_grid(target)
     named = named_weights(source)
     for name, new in named_weights(target).items():
-        # A copy may have matrices of LoRA that the model has not.
+        # A copy may have matrices of LoRA that the model does not have.
         if new.name in LORA_KERNELS and name not in named:
             continue
         old, layer = named[name], target.get_layer(name.partition("/")[0])
@@ -402,10 +401,10 @@ def _copy_weights(source, target, values, method):
 
 
 def _resized(old, new, layer, grids, method):
-    """Return the value of a variable for the grid and the patches of the variable of a copy."""
+    """Return the value of a variable, resized for the grid and the patches of a copy."""
     is_table = isinstance(layer, (AddPositionEmbedding, AddPositionEmbedding2D))
     if not is_table and old.name != "relative_embedding" and old.shape == new.shape:
-        # Not shared: JAX deletes the buffers of a model in training.
+        # A copy, as JAX deletes the buffers of a model in training.
         return ops.copy(old.value)
     value, size = ops.convert_to_numpy(old.value), tuple(new.shape[:2])
     if isinstance(layer, AddPositionEmbedding):

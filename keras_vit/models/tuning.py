@@ -20,7 +20,7 @@ from keras_vit.models.surgery import (
 def enable_lora(
     model: keras.Model, rank: int, alpha: float | None = None, layers: Sequence[str] | None = None
 ) -> keras.Model:
-    """Return a copy with trainable low-rank matrices, in which all else but the head is frozen.
+    """Return a copy with trainable low-rank matrices and head; all other layers are frozen.
 
     A kernel `W` becomes `W + alpha / rank * A B`. `B` is zero at the start. The kernels may be
     quantized before or afterwards (QLoRA). `.keras` files keep `W`, `A` and `B`. Functions that
@@ -40,7 +40,7 @@ def enable_lora(
 
     Raises:
         ValueError: if the model has no blocks, has LoRA already or computes in float8, or `layers`
-            are others.
+            has unknown names.
 
     Reference:
         LoRA (arXiv 2106.09685), QLoRA (arXiv 2305.14314).
@@ -51,14 +51,14 @@ def enable_lora(
     >>> sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
     37443
     """
-    found = [part for block in find_blocks(model) for part in dense_layers(block)]
-    names = list(dict.fromkeys(part.name for part in found))
+    dense = [layer for block in find_blocks(model) for layer in dense_layers(block)]
+    names = list(dict.fromkeys(layer.name for layer in dense))
     layers = names if layers is None else list(layers)
     if not layers or not set(layers) <= set(names):
         raise ValueError(
             f"`layers` must be names of {', '.join(names)}. Received: layers={layers!r}"
         )
-    if lora_layers(model) or any(part.quantization_mode == "float8" for part in found):
+    if lora_layers(model) or any(layer.quantization_mode == "float8" for layer in dense):
         raise ValueError("`model` must have no LoRA and no float8. Received: a model with them")
     blocks = [block.name for block in find_blocks(model)]
     lora = dict.fromkeys(layers, (rank, rank if alpha is None else alpha))
@@ -73,14 +73,14 @@ def enable_lora(
 
 
 def merge_lora(model: keras.Model) -> keras.Model:
-    """Return a plain model of the same function, whose float kernels contain the product of LoRA.
+    """Return an equivalent model without LoRA, whose float kernels contain the product of LoRA.
 
     Args:
         model: a model of `enable_lora`, built, tuned or reloaded; it does not change.
 
     Returns:
-        A model of the class of the given one, not compiled, all of whose layers are trained; a
-        model without LoRA and with float kernels itself.
+        A model of the class of the given one, not compiled, with all layers trainable. A model
+        without LoRA and with float kernels is returned as it is.
 
     Example:
     >>> model = keras_vit.enable_lora(keras_vit.ViT_Ti16(num_classes=3, image_size=32), rank=4)

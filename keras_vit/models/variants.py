@@ -83,10 +83,10 @@ def list_variants() -> tuple[Options, ...]:
 
 
 def find_variant(name: str) -> Options:
-    """Return the row of a name.
+    """Return the row with a name.
 
-    Arguments in parentheses after the name change its sizes, as in Python; the name of the row
-    then has those in parentheses that differ from the table.
+    Arguments in parentheses after the name change its sizes, as in Python; the name of the new row
+    lists the sizes that differ from the table.
 
     Example:
     >>> find_variant("ViT_Ti16").depth, find_variant("ViT_Ti16(patch_size=4, depth=6)").depth
@@ -103,7 +103,7 @@ def find_variant(name: str) -> Options:
 
 
 def with_sizes(row, changes):
-    """Return a row with other sizes, which its name has in parentheses."""
+    """Return a row with other sizes; its name lists them in parentheses."""
     base = find_variant(builder_name(row))
     changed = row.replace(**changes, name=base.name)
     values = {name: (getattr(changed, name), getattr(base, name)) for name in vars(changed)}
@@ -137,7 +137,7 @@ def builder_name(row):
 
 
 def is_variant(model):
-    """Return whether a string is the name of a variant, even if a path has the same name."""
+    """Whether a string is the name of a variant, even if a path has the same name."""
     name = model.partition("(")[0] if isinstance(model, str) else None
     return any(row.name == name for row in VARIANTS)
 

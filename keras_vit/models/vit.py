@@ -107,7 +107,7 @@ vision_transformer.__signature__ = inspect.signature(VitOptions).replace(
 
 def _positions(o, images):
     """Return a function that adds position embeddings to the tokens before a block."""
-    prefix = {} if _are_of_patches(o) else {"num_prefix_tokens": o.num_prefix_tokens}
+    prefix = {} if _adds_to_patches(o) else {"num_prefix_tokens": o.num_prefix_tokens}
 
     @functools.cache
     def layer(name):
@@ -129,8 +129,8 @@ def _positions(o, images):
     return add
 
 
-def _are_of_patches(o):
-    """Whether positions are added to the patches before other tokens are prepended to these."""
+def _adds_to_patches(o):
+    """Whether positions are added to the patches before other tokens are prepended."""
     return o.position_placement == "stem" and o.position_embedding != "learned"
 
 
@@ -141,14 +141,14 @@ def default_grid(stride):
 
 def _embed(patches, o, add_positions):
     """Return class token, distillation token, registers and patches, with their positions."""
-    tokens = add_positions(patches) if _are_of_patches(o) else patches
+    tokens = add_positions(patches) if _adds_to_patches(o) else patches
     if o.num_registers:
         tokens = RegisterTokens(o.num_registers, dtype=o.dtype, name="register_tokens")(tokens)
     if o.distillation_token:
         tokens = ClassToken(dtype=o.dtype, name="distillation_token")(tokens)
     if o.has_class_token:
         tokens = ClassToken(dtype=o.dtype, name="class_token")(tokens)
-    return tokens if _are_of_patches(o) else add_positions(tokens)
+    return tokens if _adds_to_patches(o) else add_positions(tokens)
 
 
 def _block(o, index):
@@ -215,7 +215,7 @@ def build_model(options):
 def variable_shapes(options):
     """Return the shapes of the variables of a model with these options, by path.
 
-    Only one block, and two units per stage of a ResNet, are built: the others are like them.
+    Only one block, and two units per stage of a ResNet, are built; the others have their shapes.
     """
     copies, name = {}, "stages" if is_resnet(options) else "resnet_stages"
     units = getattr(options, name) or ()
