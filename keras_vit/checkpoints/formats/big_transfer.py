@@ -4,7 +4,7 @@ import re
 
 from keras_vit.checkpoints.formats.big_vision import describe_resnet
 from keras_vit.checkpoints.formats.format import Format
-from keras_vit.checkpoints.weight_map import Naming, Row, norm, two
+from keras_vit.checkpoints.weight_map import Naming, Row, layer, norm
 
 UNIT_SOURCE, UNIT_TARGET = "resnet/block{s}/unit{u:02}", "stage_{s}_unit_{u}"
 CONV = "standardized_conv2d/kernel"
@@ -23,7 +23,7 @@ BIG_TRANSFER_ROWS = (
     Row(f"{UNIT_SOURCE}/a/proj/{CONV}", f"{UNIT_TARGET}/conv_proj/kernel"),
     *norm("resnet/group_norm/", "norm", GROUP_NORM),
     # The kernel is that of a 1x1 convolution.
-    *two("resnet/head/conv2d/", "head", kernel="pointwise"),
+    *layer("resnet/head/conv2d/", "head", kernel="pointwise"),
 )
 
 

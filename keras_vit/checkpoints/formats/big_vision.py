@@ -9,7 +9,7 @@ import re
 
 from keras_vit.checkpoints.architecture import block_depth, first_of, output_size
 from keras_vit.checkpoints.formats.format import Format, without_zero_rows
-from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, StoredArray, heads, norm, two
+from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, StoredArray, layer, norm
 from keras_vit.models.options import ResNetOptions, VitOptions
 
 # Where the model is in a file: parameters saved with an optimizer are in `params` or `opt/target`,
@@ -33,11 +33,11 @@ RENAMED = [
 
 
 def _attention(source, target):
-    return heads(f"{source}/", target, ("query", "key", "value", "out"))
+    return flax_attention(f"{source}/", target, ("query", "key", "value", "out"))
 
 
 def _mlp(source, target):
-    return [row for i in (0, 1) for row in two(f"{source}/Dense_{i}/", f"{target}/dense_{i}")]
+    return [row for i in (0, 1) for row in layer(f"{source}/Dense_{i}/", f"{target}/dense_{i}")]
 
 
 # More than any published ResNet has.
@@ -102,7 +102,7 @@ def flax_rows(positions, attention, norm_2, mlp, group_norm):
     block = "Transformer/encoderblock_{i}"
     return (
         *resnet_rows(group_norm),
-        *two("embedding/", "patch_embedding/projection"),
+        *layer("embedding/", "patch_embedding/projection"),
         Row("cls", "class_token/token"),
         Row(positions, POSITIONS, "positions"),
         *norm(f"{block}/LayerNorm_0/", "block_{i}/layer_norm_1"),
@@ -110,8 +110,8 @@ def flax_rows(positions, attention, norm_2, mlp, group_norm):
         *norm(f"{block}/{norm_2}/", "block_{i}/layer_norm_2"),
         *_mlp(f"{block}/{mlp}", "block_{i}/mlp"),
         *norm("Transformer/encoder_norm/", "encoder_norm"),
-        *two("pre_logits/", "pre_logits"),
-        *two("head/", "head"),
+        *layer("pre_logits/", "pre_logits"),
+        *layer("head/", "head"),
     )
 
 

@@ -5,11 +5,11 @@ import numpy as np
 from keras_vit.checkpoints.architecture import check_recorded, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    attention,
     describe_encoder,
     finder,
     not_square,
     settings_of,
+    torch_attention,
     transformers_format,
 )
 from keras_vit.checkpoints.weight_map import POSITIONS, Row, torch_layer, torch_norm
@@ -27,7 +27,7 @@ DEFAULTS = Defaults(("clip_vision_model", "clip"), epsilon=1e-5, activation="qui
 # Names of the blocks of CLIP and of SigLIP, without the prefix `vision_model.`.
 BLOCK_ROWS = (
     *torch_norm(f"{LAYER}.layer_norm1.", "block_{i}/layer_norm_1"),
-    *attention(f"{LAYER}.", "block_{i}/attention", PROJECTIONS),
+    *torch_attention(f"{LAYER}.", "block_{i}/attention", PROJECTIONS),
     *torch_norm(f"{LAYER}.layer_norm2.", "block_{i}/layer_norm_2"),
     *torch_layer(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
     *torch_layer(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),

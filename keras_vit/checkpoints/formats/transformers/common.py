@@ -51,7 +51,7 @@ class Defaults:
     activation: str = "gelu"
 
 
-def attention(source, target, names):
+def torch_attention(source, target, names):
     """Return the rows of an attention layer; `names` are those of its four projections."""
     pairs = zip(names, (*QUERY_KEY_VALUE, "output"), strict=True)
     rows = [torch_layer(f"{source}{name}.", f"{target}/{ours}") for name, ours in pairs]

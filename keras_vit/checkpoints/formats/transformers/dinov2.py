@@ -7,11 +7,11 @@ import numpy as np
 from keras_vit.checkpoints.architecture import check_recorded, num_registers, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    attention,
     describe_encoder,
     finder,
     not_square,
     settings_of,
+    torch_attention,
     transformers_format,
 )
 from keras_vit.checkpoints.formats.transformers.vit import (
@@ -29,7 +29,7 @@ REGISTERS = "register_tokens/tokens"
 DINOV2_ROWS = (
     *EMBEDDING_ROWS,
     *torch_norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1"),
-    *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
+    *torch_attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
     *torch_norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2"),
     *torch_layer(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),

@@ -6,11 +6,11 @@ import re
 from keras_vit.checkpoints.architecture import check_recorded, num_registers, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    attention,
     check_setting,
     describe_encoder,
     finder,
     settings_of,
+    torch_attention,
     transformers_format,
 )
 from keras_vit.checkpoints.formats.transformers.dinov2 import unused_tokens
@@ -24,7 +24,7 @@ DINOV3_ROWS = (
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.register_tokens", "register_tokens/tokens"),
     *torch_norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1"),
-    *attention(
+    *torch_attention(
         f"{LAYER}.attention.", "block_{i}/attention", ("q_proj", "k_proj", "v_proj", "o_proj")
     ),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),

@@ -5,11 +5,11 @@ import re
 from keras_vit.checkpoints.architecture import grid_of, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    attention,
     check_setting,
     describe_encoder,
     finder,
     settings_of,
+    torch_attention,
     transformers_format,
 )
 from keras_vit.checkpoints.weight_map import POSITIONS, Row, torch_layer, torch_norm
@@ -31,7 +31,7 @@ EMBEDDING_ROWS = (
 ENCODER_ROWS = (
     *EMBEDDING_ROWS,
     *torch_norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1"),
-    *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
+    *torch_attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
     *torch_norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2"),
     *torch_layer(f"{LAYER}.intermediate.dense.", "block_{i}/mlp/dense_0"),
     *torch_layer(f"{LAYER}.output.dense.", "block_{i}/mlp/dense_1"),
