@@ -11,13 +11,7 @@ from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.configuration import processed_size, recorded_images, valid_class_names
 from keras_vit.checkpoints.formats import FORMATS, recognize
 from keras_vit.checkpoints.position_rows import fit_prefix, rows_for_model, stored_image_size
-from keras_vit.checkpoints.transforms import (
-    BIAS,
-    KERNEL,
-    TRANSFORMS,
-    absorb_normalization,
-    check_channels,
-)
+from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, absorb, check_channels
 from keras_vit.checkpoints.weight_map import POSITION_TRANSFORMS, POSITIONS, entries, template_of
 from keras_vit.core.arguments import as_pair, path_error
 from keras_vit.core.image_spec import WHOLE_IMAGE
@@ -254,7 +248,7 @@ class CheckpointReader:
         source = self.naming.sources[entry.source]
         kernel = TRANSFORMS[entry.transform].read(self._read_finite(source.name), [shapes[KERNEL]])
         check_channels(self.image_spec, shapes[KERNEL][2], f"path={str(self.path)!r}")
-        kernel, shift = absorb_normalization(kernel[0], self.image_spec)
+        kernel, shift = absorb(kernel[0], self.image_spec)
         return (kernel if path == KERNEL else value + shift).astype("float32")
 
     def _refuse_overflow(self, variable, value):

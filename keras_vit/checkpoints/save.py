@@ -25,13 +25,7 @@ from keras_vit.checkpoints.configuration import (
 )
 from keras_vit.checkpoints.formats import recognize, written_formats
 from keras_vit.checkpoints.reader import CheckpointReader
-from keras_vit.checkpoints.transforms import (
-    BIAS,
-    KERNEL,
-    TRANSFORMS,
-    check_channels,
-    restore_normalization,
-)
+from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, check_channels, release
 from keras_vit.checkpoints.weight_map import POSITIONS, entries
 from keras_vit.core.arguments import check_choice, path_error
 from keras_vit.core.files import replacing
@@ -348,7 +342,7 @@ def arrays_of(values, options, format, image_spec):
     values = dict(values)
     if KERNEL in values and not image_spec.is_centered:
         check_channels(image_spec, options.image_channels, "`normalization`")
-        values |= restore_normalization(values, image_spec)
+        values |= release(values, image_spec)
     if not format.has_patch_bias(options):
         values = _without_patch_bias(format, values, options)
     values = _with_positions_of(format, values, options)

@@ -74,9 +74,7 @@ def _split(meaning, transform):
             transform.read(piece, [shape])[0]
             for piece, shape in zip(np.split(array, len(shapes)), shapes, strict=True)
         ],
-        lambda values, num_heads: np.concatenate(
-            [transform.write([value], num_heads) for value in values]
-        ),
+        lambda values, num_heads: np.concatenate([transform.write([v], num_heads) for v in values]),
     )
 
 
@@ -141,7 +139,7 @@ KERNEL = "patch_embedding/projection/kernel"
 BIAS = "patch_embedding/projection/bias"
 
 
-def absorb_normalization(kernel, image_spec):
+def absorb(kernel, image_spec):
     """Absorb the normalization of pixels: return the kernel for images in [-1, 1], and a bias.
 
     Let `W` be the kernel of a model trained on `(p - mean) / deviation`, for pixels `p` in [0, 1].
@@ -156,8 +154,8 @@ def absorb_normalization(kernel, image_spec):
     return kernel / (2 * deviation), _shift(kernel, mean, deviation)
 
 
-def restore_normalization(values, image_spec):
-    """Return kernel and bias, by path, for normalized images; the inverse of `absorb_normalization`.
+def release(values, image_spec):
+    """Return kernel and bias, by path, for normalized images; the inverse of `absorb`.
 
     `values` are the values, by path, of a model for images in [-1, 1].
     """

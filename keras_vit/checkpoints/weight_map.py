@@ -54,8 +54,8 @@ def torch_layer(source, target, kernel="dense", bias="identity"):
     return layer(source, target, kernel, bias, TORCH_NAMES)
 
 
-def flax_attention(source, target, names):
-    """Return the rows of an attention layer of Flax or Keras, whose kernels have an axis of heads."""
+def attention(source, target, names):
+    """Return the rows of an attention layer whose kernels have an axis of heads, as in Flax."""
     *inputs, output = names
     layers = [
         layer(f"{source}{name}/", f"{target}/{ours}", "to_heads", "heads_bias")
@@ -113,17 +113,17 @@ class Naming:
             if re.match(ignored, rename(name)) or 0 in shape:
                 naming.ignored.append(name)
             else:
-                naming.add(rename(name), StoredArray(name), shape)
+                naming.add(rename(name), name, shape)
         return naming
 
-    def add(self, name, source, shape):
-        """Add an array; raise a `ValueError` if the name is taken."""
+    def add(self, name, stored_name, shape, index=None):
+        """Add an array under a name; raise a `ValueError` if the name is taken."""
         if name in self.sources:
             raise ValueError(
                 "`path` must hold one array for each variable. "
-                f"Received: {self.sources[name].name!r} and {source.name!r}, which are the same"
+                f"Received: {self.sources[name].name!r} and {stored_name!r}, which are the same"
             )
-        self.sources[name] = source
+        self.sources[name] = StoredArray(stored_name, index)
         self.shapes[name] = tuple(shape)
 
     def within(self, prefix):
@@ -138,7 +138,7 @@ class Naming:
         """Return the same arrays under other names."""
         naming = Naming({}, {}, self.ignored)
         for name, source in self.sources.items():
-            naming.add(rename(name), source, self.shapes[name])
+            naming.add(rename(name), source.name, self.shapes[name], source.index)
         return naming
 
 
@@ -173,7 +173,7 @@ def entries(rows, paths):
 
 
 def template_of(path):
-    """Return the path with `{i}`, or `{s}` and `{u}`, instead of numbers, and the numbers by name."""
+    """Return the path with `{i}`, or `{s}` and `{u}`, for its indices, and the indices by name."""
     if block := re.match(r"(block|position_embedding)_(\d+)/", path):
         i = int(block[2])
         return path.replace(block[0], f"{block[1]}_{{i}}/", 1), {"i": i, "n": i + 1}

@@ -1,4 +1,4 @@
-"""The ViT of DINOv3 in transformers: rotary positions and register tokens."""
+"""The layout of DINOv3's ViT in transformers, with rotary positions and register tokens."""
 
 import dataclasses
 import re
@@ -42,17 +42,17 @@ DINOV3_ROWS = (
 def _describe(shape_of, config, num_heads):
     check_setting(config, "rope_theta", ROTARY_BASE)
     is_gated = output_size(shape_of, "block_0/mlp/gate", axis=0) is not None
-    # The gated models of the release are SwiGLUs.
+    # Without a config.json: the gated MLPs of the release are SwiGLUs.
     activation = DEFAULTS.activation if config or not is_gated else "silu"
     defaults = dataclasses.replace(DEFAULTS, activation=activation)
-    own = {
+    fields = {
         "position_embedding": "rotary",
         "num_registers": num_registers(shape_of),
         "layer_scale": config.get("layerscale_value", 1.0),
         "gated_mlp": is_gated,
         "key_bias": shape_of("block_0/attention/key/bias") is not None,
     }
-    options = describe_encoder(shape_of, config, num_heads, defaults, **own)
+    options = describe_encoder(shape_of, config, num_heads, defaults, **fields)
     names = {
         "use_gated_mlp": "gated_mlp",
         "num_register_tokens": "num_registers",
