@@ -15,7 +15,7 @@ from keras_vit.checkpoints.configuration import read_json
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.formats.transformers.vit import IN_MEMORY
 from keras_vit.checkpoints.reader import mismatches
-from keras_vit.checkpoints.save import at_stored_size, stored_in, write_files
+from keras_vit.checkpoints.save import as_files, at_stored_size, write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Entry, Naming, entries
 from keras_vit.core.image_spec import WHOLE_IMAGE
@@ -202,7 +202,7 @@ def _peft_name(name):
 def _peft_entries(model, variables):
     """Return an `Entry` for each variable of an adapter, by the names of `_peft_name`."""
     base = at_stored_size(model)
-    row, arrays, _ = stored_in(base, options_of(base).resolved(), FORMAT, WHOLE_IMAGE)
+    row, arrays, _ = as_files(base, options_of(base).resolved(), FORMAT, WHOLE_IMAGE)
     if row.name != FORMAT.name:
         raise ValueError(
             "`path` must be a .safetensors file for a model that is not transformers' ViT. "

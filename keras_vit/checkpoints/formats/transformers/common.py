@@ -204,7 +204,7 @@ def _restore(checkpoint, model, has_new_head):
         model.thresholds = (0.5,) * num_classes
 
 
-def _configurer(config_of, image_settings_of):
+def _configurer(config_of, processor_of):
     """Return a function for `Format.configure`; see `transformers_format`."""
 
     def configure(options, arrays, class_names, image_spec):
@@ -218,27 +218,19 @@ def _configurer(config_of, image_settings_of):
         if labels := class_names or default_names(options.num_classes):
             config["id2label"] = dict(enumerate(labels))
             config["label2id"] = {label: index for index, label in enumerate(labels)}
-        contents = config, image_settings_of(options, image_spec)
+        contents = config, processor_of(options, image_spec)
         return dict(zip(CONFIGURATION, contents, strict=True))
 
     return configure
 
 
 def transformers_format(
-    name,
-    rows,
-    title,
-    find,
-    describe,
-    defaults,
-    config_of,
-    image_settings_of=preprocessor_of,
-    **fields,
+    name, rows, title, find, describe, defaults, config_of, processor_of=preprocessor_of, **fields
 ):
     """Return the `Format` of a kind of model, with the fields that all kinds share.
 
     `config_of(options)` returns the class of the model, the `model_type` and the other settings of
-    the `config.json`. `image_settings_of(options, image_spec)` returns the contents of the
+    the `config.json`. `processor_of(options, image_spec)` returns the contents of the
     `preprocessor_config.json`.
     """
     return Format(
@@ -253,7 +245,7 @@ def transformers_format(
         class_names=read_class_names,
         config_options=("num_heads", "activation", "epsilon"),
         config_files=CONFIGURATION,
-        configure=_configurer(config_of, image_settings_of),
+        configure=_configurer(config_of, processor_of),
         restore=_restore,
         multi_label={"problem_type": MULTI_LABEL},
         has_normalizations=True,
