@@ -156,8 +156,8 @@ def _record_thresholds(model, format, files, present, path):
         is_recorded = True
     if not is_recorded:
         logger.warning(
-            "%s does not record that the model is multi-label: the sigmoids of the probabilities "
-            "and `model.thresholds` are lost",
+            "%s does not record that the model is multi-label: sigmoid probabilities and "
+            "`model.thresholds` are lost",
             path,
         )
     elif set(thresholds) != {0.5}:
@@ -436,7 +436,7 @@ def _not_describable(format, options, names):
 
 
 def at_stored_size(model):
-    """Return a model with float kernels; a model of any size at its `stored_size`."""
+    """Return the model without LoRA and quantization; a model of any size at its `stored_size`."""
     takes_any_size = options_of(model).image_size is None
     model = with_float_kernels(model)
     return resize(model, stored_size(model)) if takes_any_size else model
