@@ -24,7 +24,7 @@ from keras_vit.core.arguments import path_error
 from keras_vit.core.files import check_zip, hdf5_arrays
 
 # Key of the image size in the archive's comment.
-RECORDED = "keras_vit.image_size"
+IMAGE_SIZE_KEY = "keras_vit.image_size"
 # Names of dtypes in safetensors, and in NumPy.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -77,7 +77,7 @@ class FileArchive:
 
     def read(self, name):
         """Return the array of that name in float32; it may be a view of the file."""
-        with naming_damage(self.path):
+        with as_path_error(self.path):
             array = self._array(name)
         return as_float32(name, array)
 
@@ -92,11 +92,11 @@ class NpzArchive(FileArchive):
     def __init__(self, path):
         self.path = path
         self.preprocessor = {}
-        with naming_damage(path), contextlib.ExitStack() as stack:
+        with as_path_error(path), contextlib.ExitStack() as stack:
             check_zip(path)
             self._file = stack.enter_context(path.open("rb"))
             self._zip = stack.enter_context(zipfile.ZipFile(self._file))
-            self.config = _recorded(self._zip.comment)
+            self.config = _read_comment(self._zip.comment)
             self._members = {
                 member.filename.removesuffix(".npy"): member for member in self._zip.infolist()
             }
@@ -148,13 +148,13 @@ def write_npz(path, arrays, image_size):
         np.savez(file, **arrays)
     if image_size is not None:
         with zipfile.ZipFile(path, "a") as archive:
-            archive.comment = json.dumps({RECORDED: image_size}).encode()
+            archive.comment = json.dumps({IMAGE_SIZE_KEY: image_size}).encode()
 
 
-def _recorded(comment):
+def _read_comment(comment):
     """Return the record of `write_npz`; `{}` for an archive with another comment."""
     try:
-        return {"image_size": json.loads(comment)[RECORDED]}
+        return {"image_size": json.loads(comment)[IMAGE_SIZE_KEY]}
     except (ValueError, LookupError, TypeError):
         return {}
 
@@ -178,10 +178,10 @@ class SafetensorsArchive(FileArchive):
     def __init__(self, path):
         self.path = path
         directory = path if path.is_dir() else path.parent
-        files, index = _files(path, directory)
+        files, index = _find_files(path, directory)
         self.config, self.preprocessor = read_configuration(directory)
         self._files, self.metadata, names = {}, {}, []
-        with naming_damage(path), contextlib.ExitStack() as stack:
+        with as_path_error(path), contextlib.ExitStack() as stack:
             for file in files:
                 tensors = stack.enter_context(safetensors.safe_open(file, framework="numpy"))
                 names += tensors.keys()
@@ -200,7 +200,7 @@ class SafetensorsArchive(FileArchive):
         return self._files[name].get_tensor(name)
 
 
-def _files(path, directory):
+def _find_files(path, directory):
     """Return the files that hold the arrays, and the arrays of the index, or `None` without one."""
     file, index = directory / MODEL, directory / SHARD_INDEX
     if path.suffix == ".safetensors":
@@ -242,7 +242,7 @@ class Hdf5Archive(FileArchive):
     def __init__(self, path):
         self.path = path
         self.config, self.preprocessor = read_configuration(path.parent)
-        with naming_damage(path), contextlib.ExitStack() as stack:
+        with as_path_error(path), contextlib.ExitStack() as stack:
             self._file = stack.enter_context(h5py.File(path, "r"))
             arrays = hdf5_arrays(path, self._file)
             self.shapes = {name: array.shape for name, array in arrays.items()}
@@ -275,7 +275,7 @@ def write_hdf5(path, arrays, image_size):
 
 
 @contextlib.contextmanager
-def naming_damage(path):
+def as_path_error(path):
     """Turn any error while a file is read into a `ValueError` with its path."""
     try:
         yield

@@ -199,7 +199,7 @@ def _normalization(recorded, defaults, path):
 def warn_of_unrecorded_images(path):
     """Warn that the preprocessing of a model's images is assumed."""
     logger.warning(
-        "%s: no file records how images are prepared: mean and deviation are assumed to be 0.5, "
+        "%s: no file records how images are prepared: mean and deviation default to 0.5, "
         "and images are resized without antialiasing; if the model was trained otherwise, its "
         "logits are wrong",
         path,
@@ -264,7 +264,7 @@ def _preprocessor(kind, settings, image_spec):
 def _timm_settings(config):
     # Older versions of timm wrote these settings at the top level, without `pretrained_cfg`.
     settings = config.get("pretrained_cfg") or (config if "architecture" in config else {})
-    # A directory of timm without these settings may contain those of transformers.
+    # A directory of timm may lack these settings and have a file of transformers instead.
     return settings if "mean" in settings or "interpolation" in settings else {}
 
 

@@ -11,7 +11,7 @@ from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.download import cache_path, find_file
-from keras_vit.checkpoints.catalog.hub import HUB, is_of_repository
+from keras_vit.checkpoints.catalog.hub import HUB, is_from_repository
 from keras_vit.checkpoints.configuration import warn_of_unrecorded_images
 from keras_vit.checkpoints.position_rows import image_spec_for, warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
@@ -116,7 +116,7 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | N
         return
     with open_checkpoint(file, format) as checkpoint:
         values = list(checkpoint.read(model))
-        _warn_of_other_functions(model, checkpoint)
+        _warn_of_differences(model, checkpoint)
         if checkpoint.shape_of(POSITIONS) is not None and checkpoint.configured_size is None:
             warn_of_assumed_grid(file, stored_grid(model))
         for variable, value in values:
@@ -204,7 +204,9 @@ def is_published(file):
     with contextlib.suppress(ValueError):
         rows.append(parse_augreg(file.name))
     return any(
-        is_of_repository(file, row.url) if row.url.startswith(HUB) else cache_path(row.url) == file
+        is_from_repository(file, row.url)
+        if row.url.startswith(HUB)
+        else cache_path(row.url) == file
         for row in rows
     )
 
@@ -243,7 +245,7 @@ def _build(checkpoint, described, num_classes, overrides):
 
 
 def _resized(model, checkpoint, image_size, patch_size=None):
-    """Return the model for another image or patch size, if one is given."""
+    """Return the model, resized to the image and patch size that are not `None`."""
     if patch_size is None and (
         image_size is None or as_pair(image_size, "image_size") == model.input_shape[1:3]
     ):
@@ -298,18 +300,20 @@ def assign(variable, value):
     variable.assign(np.array(value))
 
 
-def _warn_of_other_functions(model, checkpoint):
+def _warn_of_differences(model, checkpoint):
     """Warn of options that change outputs and differ between the file and the model."""
-    ours = getattr(model, "options", None)
-    if ours is None:
+    options = getattr(model, "options", None)
+    if options is None:
         return
-    theirs = describe_checkpoint(checkpoint, getattr(ours, "num_heads", None), stored_size(model))
+    num_heads = getattr(options, "num_heads", None)
+    recorded = describe_checkpoint(checkpoint, num_heads, stored_size(model))
     names = ["classifier_activation"]
-    if not is_resnet(ours):
+    if not is_resnet(options):
         names += ["activation", "epsilon", "position_embedding", "position_placement"]
         # An assumed pooling cannot contradict the model.
         names += ["pooling"] if "pooling" not in checkpoint.options_without_config else []
     for name in names:
-        if getattr(theirs, name) != getattr(ours, name):
+        value, other = getattr(options, name), getattr(recorded, name)
+        if value != other:
             text = "%s: the model has %s=%r, the file %r"
-            logger.warning(text, checkpoint.path, name, getattr(ours, name), getattr(theirs, name))
+            logger.warning(text, checkpoint.path, name, value, other)

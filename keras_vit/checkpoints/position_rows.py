@@ -80,7 +80,7 @@ def stored_image_size(checkpoint, options, image_size):
     if is_resnet(options) or (table is None and configured is None):
         return configured or as_pair(image_size or DEFAULT_IMAGE_SIZE, "image_size")
     if table is None:
-        return _tiled(configured, options.stride)
+        return _tiled_size(configured, options.stride)
     if len(table) != 3:
         raise ValueError(
             "the position embedding must have the shape `(1, positions, width)`. "
@@ -110,7 +110,7 @@ def image_spec_for(checkpoint, options, image_size):
     If patches do not tile the images of the file, the last rows and columns are cut off.
     """
     size = checkpoint.configured_size
-    if is_resnet(options) or size is None or _tiled(size, options.stride) != image_size:
+    if is_resnet(options) or size is None or _tiled_size(size, options.stride) != image_size:
         return checkpoint.image_spec
     cut_off = tuple(n % patch for n, patch in zip(size, options.stride, strict=True))
     return dataclasses.replace(checkpoint.image_spec, cut_off=cut_off)
@@ -150,6 +150,6 @@ def warn_of_assumed_grid(path, grid):
         logger.warning(text, path, grid)
 
 
-def _tiled(image_size, patch_size):
-    """Return the part of an image that whole patches tile."""
+def _tiled_size(image_size, patch_size):
+    """Return the largest size up to `image_size` that whole patches tile."""
     return tuple(n - n % patch for n, patch in zip(image_size, patch_size, strict=True))

@@ -31,14 +31,14 @@ def open_checkpoint(path, format=None):
         raise path_error(path, "be an existing file")
     archive = open_archive(path, [(row.suffix, row.open) for row in FORMATS.values() if row.open])
     try:
-        with _naming_file(path):
+        with _path_in_errors(path):
             yield CheckpointReader(archive, *recognize(archive, format))
     finally:
         archive.close()
 
 
 @contextlib.contextmanager
-def _naming_file(path):
+def _path_in_errors(path):
     """Add the path of a checkpoint to errors that do not contain it."""
     try:
         yield
@@ -132,7 +132,7 @@ class CheckpointReader:
     def assumed(self, options, num_heads=None):
         """Return the `options`, by name, that neither the arrays nor a `config.json` record."""
         known = {
-            # The width of the queries' norm is that of one head, and determines their number.
+            # The norm of the queries has the width of one head, which determines their number.
             "num_heads": num_heads is not None or getattr(options, "qk_norm", False),
             # A model with the pooling "gap" may have the same arrays as one with "token".
             "pooling": getattr(options, "pooling", None) != "token",
@@ -279,7 +279,7 @@ def mismatches(naming, mapped, shapes, misfit, used=()):
         shapes: shapes of the variables by path.
         misfit: `misfit(entry, actual, targets)` returns the shape that an array should have for
             variables of the shapes `targets`; `None` if its shape, `actual`, can be read.
-        used: names of arrays that may be left over, such as those of a dropped head.
+        used: names of other arrays that are expected, such as a head that is dropped.
     """
     used = {entry.source for entry in mapped} | set(used)
     missing = [repr(entry.source) for entry in mapped if entry.source not in naming.shapes]

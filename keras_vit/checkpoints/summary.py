@@ -119,11 +119,11 @@ def compare_checkpoints(path, other, num_heads=None, image_size=None):
     models = [
         from_checkpoint(file, image_size=image_size, num_heads=num_heads) for file in (path, other)
     ]
-    ours, theirs = (model.options for model in models)
-    different = size_differences(ours, theirs)
+    options, other_options = (model.options for model in models)
+    different = size_differences(options, other_options)
     if "family" not in different:
-        names = [*ours.names(), *ours.names("size", "training")]
-        different = option_differences(ours, theirs, names)
+        names = [*options.names(), *options.names("size", "training")]
+        different = option_differences(options, other_options, names)
     lines = [f"{name}: {a!r} and {b!r}" for name, (a, b) in different.items()]
     names = (inspect_checkpoint(file, num_heads, image_size).class_names for file in (path, other))
     # A different number of classes is listed among the options.
@@ -134,13 +134,13 @@ def compare_checkpoints(path, other, num_heads=None, image_size=None):
 
 def _value_differences(model, other):
     """Return one line per variable that only one model has, or whose shape or values differ."""
-    ours, theirs = ({v.path: v for v in m.weights} for m in (model, other))
+    first, second = ({v.path: v for v in m.weights} for m in (model, other))
     lines = []
-    for path in dict.fromkeys((*ours, *theirs)):
-        if path not in ours or path not in theirs:
-            lines.append(f"{path}: only in the {'first' if path in ours else 'second'}")
+    for path in dict.fromkeys((*first, *second)):
+        if path not in first or path not in second:
+            lines.append(f"{path}: only in the {'first' if path in first else 'second'}")
             continue
-        a, b = (keras.ops.convert_to_numpy(values[path].value) for values in (ours, theirs))
+        a, b = (keras.ops.convert_to_numpy(values[path].value) for values in (first, second))
         if a.shape != b.shape:
             lines.append(f"{path}: {a.shape} and {b.shape}")
         elif not np.array_equal(a, b):

@@ -30,7 +30,7 @@ class Transform:
     accepts: Callable = lambda actual, expected: actual == expected
 
 
-def _one(meaning, shape, read, write, **options):
+def _single(meaning, shape, read, write, **options):
     """Return a transform between one array and one variable."""
     return Transform(
         meaning,
@@ -47,12 +47,12 @@ def _reshaped(meaning, shape, **options):
     def write(value, num_heads):
         return value.reshape(shape(value.shape, num_heads))
 
-    return _one(meaning, shape, np.reshape, write, **options)
+    return _single(meaning, shape, np.reshape, write, **options)
 
 
 def _transposed(meaning, shape):
     """Return a transform of a PyTorch matrix, which is the transpose of a kernel."""
-    return _one(
+    return _single(
         meaning,
         lambda target, num_heads: shape(target),
         lambda array, target: array.T.reshape(target),
@@ -78,7 +78,7 @@ def _split(meaning, transform):
     )
 
 
-IDENTITY = _one(
+IDENTITY = _single(
     "unchanged",
     lambda shape, num_heads: shape,
     lambda array, shape: array,
@@ -100,7 +100,7 @@ TRANSFORMS = {
         lambda shape: (shape[3], shape[0] * shape[1] * shape[2]),
     ),
     "dense": DENSE,
-    "convolution": _one(
+    "convolution": _single(
         "(out, in, height, width) to (height, width, in, out)",
         lambda shape, num_heads: (shape[3], shape[2], shape[0], shape[1]),
         lambda array, shape: array.transpose(2, 3, 1, 0),

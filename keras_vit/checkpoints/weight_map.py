@@ -126,7 +126,7 @@ class Naming:
         self.sources[name] = StoredArray(stored_name, index)
         self.shapes[name] = tuple(shape)
 
-    def within(self, prefix):
+    def with_prefix(self, prefix):
         """Return the same arrays for a file in which all names have a prefix."""
         sources = {
             name: dataclasses.replace(source, name=prefix + source.name)

@@ -51,7 +51,7 @@ def fetch_from_hub(address):
         path = pathlib.PurePosixPath(name)
         siblings = [*CONFIGURATION, PROCESSOR, *([SHARDS] if path.name == SHARD_INDEX else [])]
         patterns = [glob.escape(name), *(str(path.with_name(file)) for file in siblings)]
-        with naming_hub(address):
+        with as_hub_error(address):
             snapshot = snapshot_download(
                 match["repository"], revision=match["revision"], allow_patterns=patterns
             )
@@ -65,7 +65,7 @@ def fetch_from_hub(address):
 
 
 @contextlib.contextmanager
-def naming_hub(name):
+def as_hub_error(name):
     """Turn any error of the Hub into a `ValueError` of one line with the repository."""
     try:
         yield
@@ -98,7 +98,7 @@ def parse_repository(name):
     return match["repository"], match["revision"]
 
 
-def is_of_repository(path, address):
+def is_from_repository(path, address):
     """Return whether a file is in the Hub's cache of the repository in an address."""
     repository = ADDRESS.fullmatch(address)["repository"]
     return f"models--{repository.replace('/', '--')}" in path.parts

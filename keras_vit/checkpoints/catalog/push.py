@@ -10,7 +10,7 @@ from typing import Any
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
-from keras_vit.checkpoints.catalog.hub import ADDRESS, naming_hub, parse_repository
+from keras_vit.checkpoints.catalog.hub import ADDRESS, as_hub_error, parse_repository
 from keras_vit.checkpoints.configuration import MODEL, PREPROCESSOR, PROCESSOR, TF_MODEL
 from keras_vit.checkpoints.position_rows import image_spec_for
 from keras_vit.checkpoints.reader import open_checkpoint
@@ -28,7 +28,7 @@ TEXT = """---
 
 {description}, written by keras_vit {version}.
 
-{facts}
+{properties}
 
 ## Keras
 
@@ -98,7 +98,7 @@ def model_card(
     )
     if base and license is None and not finetuned:
         _copy_license(base["repository"], data)
-    facts = {
+    properties = {
         "Weights": _origin(str(source), "fine-tuned" if finetuned else "converted"),
         "Classes": _classes(summary),
         "Accuracy": accuracy,
@@ -111,7 +111,7 @@ def model_card(
         title=repository.partition("/")[2],
         description=f"{summary.variant or 'Vision Transformer'} for {task.replace('-', ' ')}",
         version=__version__,
-        facts="\n".join(f"- {fact}: {text}" for fact, text in facts.items() if text),
+        properties="\n".join(f"- {name}: {text}" for name, text in properties.items() if text),
         address=f"{repository}@{branch}" if branch else repository,
     )
     return ModelCard(text)
@@ -201,7 +201,7 @@ def push_to_hub(
     files = (row.name_in_directory, *row.config_files)
     operations = [CommitOperationAdd(file, directory / file) for file in files]
     api = HfApi(library_name="keras_vit", library_version=__version__)
-    with naming_hub(name):
+    with as_hub_error(name):
         api.create_repo(repository, private=private or None, exist_ok=True)
         if branch is not None:
             api.create_branch(repository, branch=branch, exist_ok=True)

@@ -68,7 +68,7 @@ def recognize(archive, format=None):
                 if prefix:
                     text = "%s: the prefix %r of all names is left out"
                     logger.info(text, archive.path, prefix)
-                return candidate, naming.within(prefix)
+                return candidate, naming.with_prefix(prefix)
     contents = f", which holds {len(names)} arrays such as {', '.join(names[:4])}"
     if model_type:
         contents += f"; its config.json says model_type={model_type!r}"

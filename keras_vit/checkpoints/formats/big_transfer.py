@@ -22,7 +22,7 @@ BIG_TRANSFER_ROWS = (
     ),
     Row(f"{UNIT_SOURCE}/a/proj/{CONV}", f"{UNIT_TARGET}/conv_proj/kernel"),
     *norm("resnet/group_norm/", "norm", GROUP_NORM),
-    # The kernel is that of a 1x1 convolution.
+    # The head is a 1x1 convolution.
     *layer("resnet/head/conv2d/", "head", kernel="pointwise"),
 )
 

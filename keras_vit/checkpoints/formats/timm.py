@@ -78,7 +78,7 @@ def model_arguments(config):
     return config.get("model_args") or {}
 
 
-def check_others(unsupported, rule):
+def check_unsupported(unsupported, rule):
     """Raise an error for unsupported settings, with which timm computes another function."""
     if unsupported:
         raise ValueError(
@@ -273,7 +273,7 @@ def _mlp(shape_of, architecture):
     if second is None or outputs != 2 * second[1]:
         return False, outputs
     if architecture and not any(name in architecture for name in GATED):
-        check_others({"architecture": architecture}, "whose gated MLPs are SwiGLUs")
+        check_unsupported({"architecture": architecture}, "whose gated MLPs are SwiGLUs")
     return True, second[1]
 
 
@@ -282,7 +282,7 @@ def _check(architecture, arguments):
     unsupported = {name: arguments[name] for name in OTHER_FUNCTIONS if arguments.get(name)}
     if any(name in architecture for name in OTHER_ARCHITECTURES):
         unsupported["architecture"] = architecture
-    check_others(unsupported, "with timm's default layers")
+    check_unsupported(unsupported, "with timm's default layers")
 
 
 def _pooling(shape_of, config, arguments):

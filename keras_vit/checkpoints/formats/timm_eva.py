@@ -6,7 +6,7 @@ from keras_vit.checkpoints.formats.timm import (
     BLOCK,
     arguments_of,
     check_arguments,
-    check_others,
+    check_unsupported,
     config_of,
     configured_size,
     model_arguments,
@@ -102,7 +102,7 @@ def _check(architecture, arguments):
     unsupported = {k: v for k, v in arguments.items() if v not in FUNCTION.get(k, (v,))}
     if not any(name in architecture for name in ROTARY):
         unsupported["architecture"] = architecture
-    check_others(unsupported, "with the rotary positions of DINOv3")
+    check_unsupported(unsupported, "with the rotary positions of DINOv3")
 
 
 def _refused(options):
