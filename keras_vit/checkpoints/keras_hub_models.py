@@ -105,8 +105,7 @@ def to_keras_hub(model: keras.Model) -> Any:
         array = TRANSFORMS[entry.transform].write(arrays, options.num_heads)
         assign(variables[entry.source], array)
     trained = {variable.path for variable in model.trainable_weights}
-    frozen = {entry.source for entry in mapped if trained.isdisjoint(entry.targets)}
-    _freeze(hub_model, frozen)
+    _freeze(hub_model, {entry.source for entry in mapped if trained.isdisjoint(entry.targets)})
     return hub_model
 
 

@@ -72,10 +72,9 @@ def describe_stages(shape_of):
 
 def _count_units(shape_of, stage):
     parts = ("conv_1/kernel", "conv_2/kernel", "conv_3/kernel", "norm_1/gamma")
-    units = range(1, MAX_UNITS + 1)
     present = [
         unit
-        for unit in units
+        for unit in range(1, MAX_UNITS + 1)
         if first_shape(shape_of, *(f"stage_{stage}_unit_{unit}/{part}" for part in parts))
     ]
     return present[-1] if present else 0

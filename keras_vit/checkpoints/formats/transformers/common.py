@@ -198,7 +198,7 @@ def default_names(num_classes):
 
 
 def _restore(checkpoint, model, has_new_head):
-    """Set the thresholds of a multi-label model to 0.5, as in transformers; see `Format.restore`."""
+    """Set the thresholds of a multi-label model to 0.5, as transformers; see `Format.restore`."""
     config, num_classes = checkpoint.archive.config, model.options.num_classes
     if config.get("problem_type") == MULTI_LABEL and num_classes and not has_new_head:
         model.thresholds = (0.5,) * num_classes
