@@ -277,7 +277,7 @@ def _set_attributes(checkpoint, model, keeps_head=True):
 
 
 def _check_overrides(options, overrides):
-    """Raise an error if the caller sets an option to another value than the file records."""
+    """Raise an error if the caller's value of an option contradicts the file."""
     check_options("from_checkpoint", overrides, vars(options))
     # The file determines the other options; some files record neither activation nor epsilon.
     free = options.names("training", "runtime")

@@ -45,7 +45,7 @@ def position_rows(num_rows, counts, known=None, expected=None):
         grids = [known, (side, side), expected]
         fits = [grid for grid in grids if grid and 0 < num_rows - count == grid[0] * grid[1]]
         fitting += [PositionRows(tuple(grid), count) for grid in fits[:1]]
-    # The sort is stable: the likeliest count stays first.
+    # A stable sort keeps the likeliest count first among equals.
     fitting.sort(key=lambda rows: (rows.grid != known, rows.grid != expected))
     if len(fitting) > 1 and fitting[0].grid != known:
         logger.warning(

@@ -132,7 +132,7 @@ class CheckpointReader:
     def assumed(self, options, num_heads=None):
         """Return the `options`, by name, that neither the arrays nor a `config.json` record."""
         known = {
-            # The norm of the queries has the width of one head, which determines their number.
+            # The norm of the queries has the width of one head, and so gives the number of heads.
             "num_heads": num_heads is not None or getattr(options, "qk_norm", False),
             # A model with the pooling "gap" may have the same arrays as one with "token".
             "pooling": getattr(options, "pooling", None) != "token",

@@ -185,9 +185,9 @@ def as_files(model, options, format, image_spec, class_names=None, present=None)
         for name, value in lost.items():
             text = f"{row.name} files do not record {name}: "
             if value is None:
-                text += f"give {name}={getattr(options, name)!r} when this one is read"
+                text += f"give {name}={getattr(options, name)!r} when the file is read"
             else:
-                text += f"{getattr(options, name)!r} becomes {value!r} when this one is read"
+                text += f"{getattr(options, name)!r} becomes {value!r} when the file is read"
             logger.warning("%s", text)
         return row, arrays, files
     # Prefer the error of the layout that the model was read from.

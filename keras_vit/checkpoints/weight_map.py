@@ -1,4 +1,4 @@
-"""Weight maps: tables of the array in a file for each variable of a model."""
+"""Weight maps: the array, the variables of the model and the transform, one row per array."""
 
 import dataclasses
 import re
