@@ -71,7 +71,7 @@ def save_checkpoint(
             the model. `None` stands for all layouts with the suffix of `path`; a directory needs a
             name.
         class_names: names of the classes, for the `config.json`; `None` for the names of the model.
-            A warning is logged if the layout has no `config.json`.
+            A warning is logged if names are given and no `config.json` is written.
         normalization: `(mean, standard_deviation)` of pixels in [0, 1], each a tuple of one number
             or of one per channel, for the patch projection and the configuration of timm and
             transformers. `None` for the normalization of `ImageModel.image_spec`, or, for weights
