@@ -1,4 +1,4 @@
-"""Checkpoints: the table of those that are published, and reading and writing their files."""
+"""Load and save checkpoint files of other projects, and list the published ones."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Files of LoRA adapters, our own or those of peft: the matrices and the head, without the base."""
+"""Save and load LoRA adapters (matrices and head), in files of this package or of peft."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from keras_vit.checkpoints.configuration import read_json
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.formats.transformers.vit import IN_MEMORY
 from keras_vit.checkpoints.reader import mismatches
-from keras_vit.checkpoints.save import at_stored_size, stored_in, write_files
+from keras_vit.checkpoints.save import as_files, at_stored_size, write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Entry, Naming, entries
 from keras_vit.core.image_spec import WHOLE_IMAGE
@@ -26,28 +26,29 @@ from keras_vit.models.structure import HEAD_LAYERS
 from keras_vit.models.surgery import base_kernel, lora_layers
 
 SUFFIX = ".safetensors"
-# What is recorded besides the arrays: alpha divided by the rank, the fingerprints of the base, the
-# class names and the thresholds. It is JSON in the metadata of our files, and a file of its own in
-# a directory of peft, which ignores it.
+# Key of the record, which contains alpha divided by the rank, fingerprints of the base, class names
+# and thresholds. It is JSON in the metadata of a `.safetensors` file, and in a directory of peft a
+# separate file, which peft ignores.
 RECORD = "keras_vit_adapter"
 RECORD_FILE = f"{RECORD}.json"
 SCALE, BASE_FINGERPRINTS = "lora_scale", "lora_base"
 HEAD_METADATA = ("class_names", "thresholds")
-# Root mean square of the differences: 1.4 for other random kernels, 0.06 after int4 (ViT-Ti/16).
+# Limit of the root mean square difference of fingerprints. It is 1.4 for unrelated random kernels,
+# and 0.06 for the same base after int4 quantization (ViT-Ti/16).
 MAX_BASE_DIFFERENCE = 0.12
 
-# The files of peft, for the ViT of transformers.
+# Names of peft's files, and the layout of the ViT in transformers.
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FORMAT = FORMATS["huggingface"]
-# Settings that do not change the function of an adapter beyond its arrays.
+# Settings of peft that may have any value: they change nothing that the arrays do not determine.
 SUPPORTED = (
     *("auto_mapping", "base_model_name_or_path", "eva_config", "exclude_modules", "inference_mode"),
     *("layers_pattern", "layers_to_transform", "lora_alpha", "lora_dropout", "megatron_core"),
     *("modules_to_save", "peft_version", "qalora_group_size", "r", "revision", "runtime_config"),
     *("target_modules", "task_type", "use_rslora"),
 )
-# Other settings that are not false, and their values. Some initial values change the base.
-VALUES = {
+# Supported values of other settings. Some values of `init_lora_weights` would change the base.
+SUPPORTED_VALUES = {
     "peft_type": ("LORA",),
     "bias": ("none",),
     "init_lora_weights": (True, "gaussian", "eva", "orthogonal"),
@@ -55,20 +56,20 @@ VALUES = {
 
 
 def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
-    """Write the matrices of LoRA and the head of a model to a file, without its base.
+    """Write the matrices of LoRA and the head of a model to a file, without the base model.
 
-    The class names and thresholds of the head are recorded, too.
+    The class names and thresholds are recorded too.
 
     Args:
         model: a model of `keras_vit.enable_lora`.
-        path: path of a `.safetensors` file with the names of our variables; or of a directory, for
-            `adapter_config.json` and `adapter_model.safetensors` of peft with the ViT of
-            transformers 5, and `keras_vit_adapter.json` for `load_adapter`. The old files are
-            replaced when the new ones are complete.
+        path: path of a `.safetensors` file, with the names of the model's variables; or of a
+            directory, for `adapter_config.json` and `adapter_model.safetensors` of peft with the
+            ViT of transformers 5, and `keras_vit_adapter.json` for `load_adapter`. Existing files
+            are replaced when the new ones are complete.
 
     Raises:
         ValueError: if the model has no LoRA, a weight is not finite, `path` cannot be written, or
-            transformers' ViT is another model.
+            `path` is a directory and the model is not transformers' ViT.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
@@ -100,37 +101,37 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
 def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Assign the matrices of LoRA and the head from a file of `save_adapter` or of peft.
 
-    The model gets the class names and thresholds of that head; files of peft do not record them.
+    The class names and thresholds of the head are set too; files of peft do not record them.
 
     Args:
         model: a model of `keras_vit.enable_lora` with the layers, rank, alpha and base of the file.
         path: path of a `.safetensors` file, or of a directory of peft for transformers' ViT.
 
     Raises:
-        ValueError: if the file is not exactly the adapter of the model, was saved with an
-            unrelated base (small changes of the base are not found, and files of peft do not record
-            it), or needs options of peft that are not supported. The model does not change then.
+        ValueError: if the file is not exactly an adapter of the model, was saved with an unrelated
+            base, or has unsupported settings of peft. The model is then unchanged. Small changes of
+            the base are not detected, nor any base of a file that peft wrote.
     """
-    path, (variables, _, own_scale) = pathlib.Path(path).expanduser(), _adapter(model)
+    path, (variables, _, model_scale) = pathlib.Path(path).expanduser(), _adapter(model)
     is_peft = path.suffix != SUFFIX
     archive = SafetensorsArchive(path / WEIGHTS if is_peft else path)
     try:
         if is_peft:
             record, scale = read_json(path / RECORD_FILE), _peft_scale(read_json(path / CONFIG))
-            found, spell = _peft_entries(model, variables), _peft_name
+            expected, rename = _peft_entries(model, variables), _peft_name
         else:
             record = json.loads(archive.metadata.get(RECORD, "{}"))
             scale = record.get(SCALE, math.nan)
-            found, spell = [Entry(name, (name,), "identity") for name in variables], str
-        naming = Naming.of(archive.shapes, spell)
-        values = _values(variables, archive, found, naming, scale, own_scale)
+            expected, rename = [Entry(name, (name,), "identity") for name in variables], str
+        naming = Naming.of(archive.shapes, rename)
+        values = _values(variables, archive, expected, naming, scale, model_scale)
     finally:
         archive.close()
     if record:
         differences = np.subtract(
             record.get(BASE_FINGERPRINTS, math.nan), _base_fingerprints(model)
         )
-        # NaN is no small difference.
+        # The comparison is false for NaN.
         if not np.sqrt(np.mean(differences**2)) <= MAX_BASE_DIFFERENCE:
             raise ValueError(
                 "`path` must hold an adapter of the model's weights: with others the model would "
@@ -142,14 +143,14 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         variables[name].assign(value)
 
 
-def _values(variables, archive, found, naming, scale, own_scale):
-    """Return the values of the variables by name, or raise an error that lists both sides."""
+def _values(variables, archive, expected, naming, scale, model_scale):
+    """Return the values of the variables by name, or raise an error that lists all mismatches."""
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
-    problems = mismatches(naming, found, shapes, _misfit)
-    if not math.isclose(scale, own_scale, rel_tol=1e-6):
-        problems.append(f"alpha / rank is {scale:g}, not {own_scale:g}")
+    problems = mismatches(naming, expected, shapes, _misfit)
+    if not math.isclose(scale, model_scale, rel_tol=1e-6):
+        problems.append(f"alpha / rank is {scale:g}, not {model_scale:g}")
     values = {}
-    for entry in () if problems else found:
+    for entry in () if problems else expected:
         array = archive.read(naming.sources[entry.source].name)
         if not np.isfinite(array).all():
             problems.append(f"{entry.source!r} has NaN or infinite values")
@@ -170,29 +171,29 @@ def _misfit(entry, actual, targets):
 
 def _base_fingerprints(model):
     """Return one number per adapted kernel: its projection onto a cosine, divided by its norm."""
-    found = []
-    for part in lora_layers(model):
-        values = ops.convert_to_numpy(ops.cast(base_kernel(part), "float32")).ravel()
-        # For random kernels, these numbers have a standard deviation of 1.
+    fingerprints = []
+    for layer in lora_layers(model):
+        values = ops.convert_to_numpy(ops.cast(base_kernel(layer), "float32")).ravel()
+        # With this norm, fingerprints of random kernels have a standard deviation of 1.
         norm = np.linalg.norm(values) / np.sqrt(2) or 1.0
-        found.append(values @ np.cos(np.arange(values.size, dtype="float32")) / norm)
-    return np.float32(found)
+        fingerprints.append(values @ np.cos(np.arange(values.size, dtype="float32")) / norm)
+    return np.float32(fingerprints)
 
 
 def _adapter(model):
     """Return the variables of the adapter and the head by path, the rank, and the scale."""
-    found = lora_layers(model)
-    if not found:
+    layers = lora_layers(model)
+    if not layers:
         raise ValueError(f"`model` must have LoRA. Received: {model.name!r} without it")
-    ((rank, scale),) = {(part.lora_rank, part.lora_alpha / part.lora_rank) for part in found}
-    variables = [getattr(part, name) for part in found for name in LORA_KERNELS]
+    ((rank, scale),) = {(layer.lora_rank, layer.lora_alpha / layer.lora_rank) for layer in layers}
+    variables = [getattr(layer, name) for layer in layers for name in LORA_KERNELS]
     heads = [layer for layer in model.layers if layer.name in HEAD_LAYERS]
     variables += [variable for layer in heads for variable in layer.weights]
     return {variable.path: variable for variable in variables}, rank, scale
 
 
 def _peft_name(name):
-    """Return the name that peft gives an array with transformers 5, from that or an older one."""
+    """Return the name of an array in peft with transformers 5, given that or an older name."""
     name = re.sub(r"encoder\.layer\.(\d+)", r"layers.\1", name)
     for pattern, module in IN_MEMORY[1:]:
         name = name.replace(module, pattern.replace("\\", ""))
@@ -202,15 +203,15 @@ def _peft_name(name):
 def _peft_entries(model, variables):
     """Return an `Entry` for each variable of an adapter, by the names of `_peft_name`."""
     base = at_stored_size(model)
-    row, arrays, _ = stored_in(base, options_of(base).resolved(), FORMAT, WHOLE_IMAGE)
+    row, arrays, _ = as_files(base, options_of(base).resolved(), FORMAT, WHOLE_IMAGE)
     if row.name != FORMAT.name:
         raise ValueError(
             "`path` must be a .safetensors file for a model that is not transformers' ViT. "
             f"Received: a directory, and a model of the layout {row.name!r}"
         )
-    # The classifier has a name without it.
+    # The name of the classifier has no `vit.`.
     prefix = "base_model.model." + "vit." * any(name.startswith("vit.") for name in arrays)
-    found = []
+    peft_entries = []
     for path in variables:
         kernel = re.sub("lora_kernel_[ab]$", "kernel", path)
         ((entry,), _), letter = entries(FORMAT.rows, [kernel]), path[-1]
@@ -219,8 +220,8 @@ def _peft_entries(model, variables):
             source = source.replace("weight", f"lora_{letter.upper()}.weight")
             transform = "dense"
         source = f"base_model.model.{source}" if source in arrays else prefix + source
-        found.append(Entry(_peft_name(source), (path,), transform))
-    return found
+        peft_entries.append(Entry(_peft_name(source), (path,), transform))
+    return peft_entries
 
 
 def _peft_config(arrays, rank, scale):
@@ -240,16 +241,16 @@ def _peft_config(arrays, rank, scale):
 
 
 def _peft_scale(config):
-    """Return alpha divided by the rank, or raise an error for what is not supported."""
-    refused = [
+    """Return alpha divided by the rank; raise an error for settings that are not supported."""
+    unsupported = [
         f"{name}={value!r}"
         for name, value in config.items()
-        if value and name not in SUPPORTED and value not in VALUES.get(name, ())
+        if value and name not in SUPPORTED and value not in SUPPORTED_VALUES.get(name, ())
     ]
-    if refused:
+    if unsupported:
         raise ValueError(
             "`path` must be an adapter of LoRA with supported settings. "
-            f"Received: {', '.join(refused)}"
+            f"Received: {', '.join(unsupported)}"
         )
     rank = config["r"]
     return config["lora_alpha"] / (math.sqrt(rank) if config.get("use_rslora") else rank)

@@ -1,4 +1,4 @@
-"""Helpers with which the layouts describe the architecture of a file; see `Format.describe`."""
+"""Functions that read the architecture of a model from the shapes in a file, for `describe`."""
 
 import logging
 
@@ -8,11 +8,11 @@ from keras_vit.models.variants import VARIANTS
 
 logger = logging.getLogger("keras_vit")
 
-# The largest published model has 64 blocks; a file may be damaged and lack one in between.
+# The largest published model has 64 blocks. A damaged file may lack some of them.
 MAX_DEPTH = 256
 
-# Heads of the published models by width and kind of MLP, also of `e`, which has no builder
-# (`big_vision/models/vit.py`).
+# Numbers of heads of published models, by width and whether the MLP is gated. The first is ViT-e,
+# which has no builder (`big_vision/models/vit.py`).
 HEADS = {(1792, False): 16} | {
     (row.embedding_dim, row.gated_mlp): row.num_heads
     for row in VARIANTS
@@ -31,27 +31,30 @@ def block_depth(shape_of):
     return present[-1] + 1 if present else 0
 
 
-def first_of(shape_of, *paths):
-    """Return the first shape that is not `None`, or `None`."""
+def first_shape(shape_of, *paths):
+    """Return the first shape that the file has of these variables, or `None`."""
     return next((shape for path in paths if (shape := shape_of(path)) is not None), None)
 
 
 def output_size(shape_of, layer, axis=-1):
-    """Return the outputs of a dense layer, on `axis` of its kernel; `None` without a layer."""
-    shape = first_of(shape_of, f"{layer}/bias", f"{layer}/kernel")
+    """Return the number of outputs of a dense layer, or `None` if there is no such layer.
+
+    `axis` is the axis of the outputs in the kernel of the file.
+    """
+    shape = first_shape(shape_of, f"{layer}/bias", f"{layer}/kernel")
     return shape[axis] if shape else None
 
 
-def torch_heads(width, configured, asked, gated_mlp=False):
-    """Return the number of heads of weights trained in PyTorch, whose kernels are 2-D.
+def torch_heads(width, configured_heads, num_heads, gated_mlp=False):
+    """Return the number of attention heads of weights whose kernels do not have an axis of heads.
 
-    It is `configured` (recorded in the file) or `asked` (by the caller). Without both it is that of
-    the published models of this width and kind of MLP; if there are none, it is an error, as the
-    same weights with another number are another model.
+    It is `configured_heads` of the file, or else `num_heads` of the caller, or else the number of
+    published models of this width and kind of MLP. Raise an error if there is none of these:
+    another number of heads would be another function.
     """
-    for given in (configured, asked):
-        if given is not None:
-            return check_integer("num_heads", given, minimum=1)
+    for number in (configured_heads, num_heads):
+        if number is not None:
+            return check_integer("num_heads", number, minimum=1)
     heads = HEADS.get((width, gated_mlp))
     if heads is None:
         raise ValueError(
@@ -63,17 +66,17 @@ def torch_heads(width, configured, asked, gated_mlp=False):
     return heads
 
 
-def torch_options(shape_of, configured_heads, asked_heads, gated_mlp=False, mlp_dim=None):
+def torch_options(shape_of, configured_heads, num_heads, gated_mlp=False, mlp_dim=None):
     """Return the fields of `VitOptions` that the shapes of PyTorch's arrays determine.
 
-    The heads are those of `torch_heads`; `mlp_dim` is that of a gated MLP.
+    The arguments for heads are those of `torch_heads`; `mlp_dim` is the width of a gated MLP.
     """
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
     return {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
         "depth": block_depth(shape_of),
-        "num_heads": torch_heads(width, configured_heads, asked_heads, gated_mlp),
+        "num_heads": torch_heads(width, configured_heads, num_heads, gated_mlp),
         "mlp_dim": mlp_dim or output_size(shape_of, "block_0/mlp/dense_0", axis=0),
         "num_classes": output_size(shape_of, "head", axis=0) or 0,
         "image_channels": channels,
@@ -81,7 +84,7 @@ def torch_options(shape_of, configured_heads, asked_heads, gated_mlp=False, mlp_
 
 
 def grid_of(image_size, patch_size):
-    """Return the rows and columns of the whole patches of an image."""
+    """Return the rows and columns of patches in an image, without incomplete patches."""
     return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
 
 
@@ -92,20 +95,20 @@ def num_registers(shape_of):
 
 
 def per_channel(values):
-    """Return a list of three numbers; one number stands for all channels."""
+    """Return a list of three numbers, one per channel; a single number is repeated."""
     return [float(value) for value in (values * 3 if len(values) == 1 else values)]
 
 
 def in_order(names):
-    """Return class names in order; a dictionary has their indices as strings."""
+    """Return class names as a list; a dictionary of JSON has the indices as strings."""
     return [names.get(str(i)) for i in range(len(names))] if isinstance(names, dict) else names
 
 
 def check_recorded(config, names, options):
-    """Raise an error if a configuration does not fit the arrays: it is that of another model.
+    """Raise an error if a configuration contradicts the arrays, and so belongs to another model.
 
-    `names` maps settings to options of `vision_transformer`, which follow from the arrays. A
-    setting that is `None` is not recorded.
+    `names` maps settings to options of `vision_transformer` that the arrays determine. A setting
+    that is `None` is not recorded.
     """
     for name, option in names.items():
         value, actual = config.get(name), getattr(options, option)
@@ -119,7 +122,7 @@ def check_recorded(config, names, options):
 
 
 def check_project(config, keys, project):
-    """Raise an error if `config` is not of `project`, whose configurations have one of `keys`."""
+    """Raise an error if `config` has none of the `keys` of a project's configurations."""
     if config and not any(config.get(key) for key in keys):
         raise ValueError(
             f"the config.json next to weights of {project} must be their own, with "

@@ -1,4 +1,4 @@
-"""Files of named arrays: how each kind is opened, read and written. Nothing is unpickled."""
+"""Read and write files of named arrays: `.npz`, `.safetensors` and `.h5`. Nothing is unpickled."""
 
 import contextlib
 import json
@@ -24,8 +24,8 @@ from keras_vit.core.arguments import path_error
 from keras_vit.core.files import check_zip, hdf5_arrays
 
 # Key of the image size in the archive's comment.
-RECORDED = "keras_vit.image_size"
-# Our names of the dtypes in which weights are stored.
+IMAGE_SIZE_KEY = "keras_vit.image_size"
+# Names of dtypes in safetensors, and in NumPy.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -55,7 +55,7 @@ def open_archive(path, openers=()):
 
 
 class ArrayArchive:
-    """Arrays in memory, read like those of a file; error messages call them `path`."""
+    """Arrays in memory, read like the arrays of a file; error messages call them `path`."""
 
     def __init__(self, path, arrays, config, preprocessor=None):
         self.path = path
@@ -69,15 +69,15 @@ class ArrayArchive:
         return as_float32(name, self._arrays[name])
 
     def close(self):
-        """Do nothing; archives of files close them."""
+        """Do nothing: no file is open."""
 
 
 class FileArchive:
-    """Base of the archives of files: `_array` reads an array, and `_exit` closes the files."""
+    """Base class for files: a subclass defines `_array(name)`, and `_exit` to close its files."""
 
     def read(self, name):
         """Return the array of that name in float32; it may be a view of the file."""
-        with naming_damage(self.path):
+        with as_path_error(self.path):
             array = self._array(name)
         return as_float32(name, array)
 
@@ -87,16 +87,16 @@ class FileArchive:
 
 
 class NpzArchive(FileArchive):
-    """An `.npz` file. Its `config` has the image size, if `write_npz` recorded it."""
+    """An `.npz` file. Its `config` contains the image size if `write_npz` recorded it."""
 
     def __init__(self, path):
         self.path = path
         self.preprocessor = {}
-        with naming_damage(path), contextlib.ExitStack() as stack:
+        with as_path_error(path), contextlib.ExitStack() as stack:
             check_zip(path)
             self._file = stack.enter_context(path.open("rb"))
             self._zip = stack.enter_context(zipfile.ZipFile(self._file))
-            self.config = _recorded(self._zip.comment)
+            self.config = _read_comment(self._zip.comment)
             self._members = {
                 member.filename.removesuffix(".npy"): member for member in self._zip.infolist()
             }
@@ -125,11 +125,11 @@ class NpzArchive(FileArchive):
             return np.lib.format.read_array(file, allow_pickle=False)
 
     def _map(self, member):
-        """Return a view of an array that is not compressed: checking a file takes no memory."""
+        """Return a view of an uncompressed array, so that checking a file takes no memory."""
         self._file.seek(member.header_offset + 26)
         lengths = struct.unpack("<HH", self._file.read(4))
         start = member.header_offset + 30 + sum(lengths)
-        # Copy on write: the file cannot be changed by mistake.
+        # Copy on write, so that no assignment changes the file.
         contents = np.memmap(self._file, np.uint8, "c", start, member.file_size)
         if zlib.crc32(contents) != member.CRC:
             raise ValueError(f"the checksum of {member.filename} differs")
@@ -148,13 +148,13 @@ def write_npz(path, arrays, image_size):
         np.savez(file, **arrays)
     if image_size is not None:
         with zipfile.ZipFile(path, "a") as archive:
-            archive.comment = json.dumps({RECORDED: image_size}).encode()
+            archive.comment = json.dumps({IMAGE_SIZE_KEY: image_size}).encode()
 
 
-def _recorded(comment):
-    """Return what `write_npz` recorded; empty for an archive with another comment."""
+def _read_comment(comment):
+    """Return the record of `write_npz`; `{}` for an archive with another comment."""
     try:
-        return {"image_size": json.loads(comment)[RECORDED]}
+        return {"image_size": json.loads(comment)[IMAGE_SIZE_KEY]}
     except (ValueError, LookupError, TypeError):
         return {}
 
@@ -173,41 +173,41 @@ def _dtype_name(dtype):
 
 
 class SafetensorsArchive(FileArchive):
-    """A `.safetensors` file, or several that an index lists, with the JSON files next to them."""
+    """A `.safetensors` file, or the shards of an index, with the JSON files next to them."""
 
     def __init__(self, path):
         self.path = path
         directory = path if path.is_dir() else path.parent
-        files, listed = _files(path, directory)
+        files, index = _find_files(path, directory)
         self.config, self.preprocessor = read_configuration(directory)
-        self._files, self.metadata, found = {}, {}, []
-        with naming_damage(path), contextlib.ExitStack() as stack:
+        self._files, self.metadata, names = {}, {}, []
+        with as_path_error(path), contextlib.ExitStack() as stack:
             for file in files:
                 tensors = stack.enter_context(safetensors.safe_open(file, framework="numpy"))
-                found += tensors.keys()
+                names += tensors.keys()
                 self._files |= dict.fromkeys(tensors.keys(), tensors)
                 self.metadata |= tensors.metadata() or {}
-            # The index of TensorFlow has other names.
-            if listed is not None and not len(listed) == len(found) == len(self._files):
+            # Only numbers are compared: the index of TensorFlow has other names.
+            if index is not None and not len(index) == len(names) == len(self._files):
                 raise ValueError("its files do not hold each array of the index once")
             slices = {name: tensors.get_slice(name) for name, tensors in self._files.items()}
             self._exit = stack.pop_all()
-        self.shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-        dtypes = {name: part.get_dtype() for name, part in slices.items()}
+        self.shapes = {name: tuple(array.get_shape()) for name, array in slices.items()}
+        dtypes = {name: array.get_dtype() for name, array in slices.items()}
         self.dtypes = {name: DTYPES.get(dtype, dtype) for name, dtype in dtypes.items()}
 
     def _array(self, name):
         return self._files[name].get_tensor(name)
 
 
-def _files(path, directory):
-    """Return the files that hold the arrays, and the arrays that an index lists, or `None`."""
+def _find_files(path, directory):
+    """Return the files that hold the arrays, and the arrays of the index, or `None` without one."""
     file, index = directory / MODEL, directory / SHARD_INDEX
     if path.suffix == ".safetensors":
         return [path], None
     if path.is_dir() and file.exists():
         if index.exists():
-            # One may be of an earlier model.
+            # One of the two may be left from an earlier model.
             raise path_error(path, f"be a directory without {MODEL} or without {SHARD_INDEX}")
         return [file], None
     weight_map = read_json(index).get("weight_map")
@@ -223,9 +223,9 @@ def _files(path, directory):
 
 
 def write_safetensors(path, arrays, image_size, **metadata):
-    """Write arrays to a file that is readable by all who may read other files.
+    """Write arrays to a `.safetensors` file with the usual permissions of new files.
 
-    `image_size` is ignored; the `config.json` records it. `metadata` are strings.
+    `image_size` is ignored, because the `config.json` records it. `metadata` are strings.
     """
     # safetensors stores the bytes of a transposed array in the wrong order.
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -242,7 +242,7 @@ class Hdf5Archive(FileArchive):
     def __init__(self, path):
         self.path = path
         self.config, self.preprocessor = read_configuration(path.parent)
-        with naming_damage(path), contextlib.ExitStack() as stack:
+        with as_path_error(path), contextlib.ExitStack() as stack:
             self._file = stack.enter_context(h5py.File(path, "r"))
             arrays = hdf5_arrays(path, self._file)
             self.shapes = {name: array.shape for name, array in arrays.items()}
@@ -254,10 +254,10 @@ class Hdf5Archive(FileArchive):
 
 
 def write_hdf5(path, arrays, image_size):
-    """Write arrays with the attributes by which Keras 2 and transformers find them.
+    """Write arrays to an `.h5` file with the attributes that Keras 2 and transformers read.
 
-    The first part of a name is that of the layer. `image_size` is ignored; the `config.json`
-    records it.
+    The first part of an array's name is the name of its layer. `image_size` is ignored, because
+    the `config.json` records it.
     """
     layers = {}
     for name in arrays:
@@ -275,11 +275,11 @@ def write_hdf5(path, arrays, image_size):
 
 
 @contextlib.contextmanager
-def naming_damage(path):
-    """Raise a `ValueError` that names the file for any error of reading it."""
+def as_path_error(path):
+    """Turn any error while a file is read into a `ValueError` with its path."""
     try:
         yield
-    # Errors of damaged files have many types; a wrong size may exceed the memory.
+    # Damaged files raise errors of many types, also `MemoryError` for a wrong size.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise path_error(path, "be a complete file of arrays", f" ({reason})") from error
@@ -288,7 +288,7 @@ def naming_damage(path):
 def as_float32(name, array):
     """Return the array in float32, which is exact for float16 and bfloat16.
 
-    NumPy stores bfloat16 as void of two bytes (`|V2`): the upper half of a float32.
+    NumPy reads bfloat16 as `|V2`, two bytes: the upper half of a float32.
 
     Example:
     >>> from keras_vit.checkpoints.archives import as_float32
@@ -301,12 +301,12 @@ def as_float32(name, array):
         raise ValueError(
             f"the array {name!r} must hold floating-point numbers. Received: dtype={array.dtype}"
         )
-    # The caller checks for infinity.
+    # A float64 may become infinite: callers check that values are finite.
     with np.errstate(over="ignore"):
         return array.astype(np.float32, copy=False)
 
 
-# Functions that write arrays, by the suffix of the file.
+# Functions that write arrays, by suffix.
 WRITERS = {".npz": write_npz, ".safetensors": write_safetensors, ".h5": write_hdf5}
-# Suffixes that are those of files, and not of directories.
+# A path with one of these suffixes is a file, not a directory.
 FILE_SUFFIXES = (*WRITERS, ".keras", ".json", ".bin", ".pt", ".pth", ".txt")

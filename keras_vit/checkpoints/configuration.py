@@ -1,4 +1,4 @@
-"""The files of a directory of weights, and what its JSON files record of classes and images."""
+"""Read and write the JSON files next to weights: class names, and how images are prepared."""
 
 import collections
 import dataclasses
@@ -11,25 +11,26 @@ from keras_vit.core.arguments import is_integer
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 from keras_vit.core.text import check_class_names
 
+# Names of the files in a directory of weights.
 MODEL = "model.safetensors"
 SHARD_INDEX = f"{MODEL}.index.json"
 TF_MODEL = "tf_model.h5"
 PREPROCESSOR = "preprocessor_config.json"
 CONFIGURATION = ("config.json", PREPROCESSOR)
-# transformers 5 saves the settings of images in it, where there are also settings of texts.
+# transformers 5 saves the settings of images here if there are also settings of texts.
 PROCESSOR = "processor_config.json"
 
 
 def has_configuration(path):
-    """Return whether JSON files describe the weights in a file of this name."""
+    """Return whether JSON files may be next to a file of weights of this name."""
     return path.suffix in (".safetensors", ".h5") and not path.name.endswith(".weights.h5")
 
 
 def read_configuration(directory):
     """Return the contents of a `config.json`, and the settings of an image processor.
 
-    Each is empty if there is none. As in transformers, settings in a `processor_config.json` come
-    before those in a `preprocessor_config.json`.
+    Each is `{}` without a file. As in transformers, a `processor_config.json` has precedence over a
+    `preprocessor_config.json`.
     """
     config, processor = (read_json(directory / name) for name in ("config.json", PROCESSOR))
     objects = (config, "pretrained_cfg"), (config, "model_args"), (processor, "image_processor")
@@ -43,12 +44,12 @@ def read_configuration(directory):
 
 
 def read_json(path):
-    """Return the JSON object in a file; empty if there is no file."""
+    """Return the JSON object in a file, or `{}` if there is no file."""
     if not path.is_file():
         return {}
     try:
         contents = json.loads(path.read_text(encoding="utf-8"))
-    # A RecursionError is that of deeply nested JSON.
+    # Deeply nested JSON raises a RecursionError.
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} must hold JSON. Received: {error}") from error
     if not isinstance(contents, dict):
@@ -57,24 +58,23 @@ def read_json(path):
 
 
 def valid_class_names(names, num_classes, path):
-    """Check the names of classes that are recorded next to the weights in `path`.
+    """Return the recorded class names of the weights in `path` as a tuple, or `None`.
 
-    Return a tuple that `check_class_names` accepts, or `None` if none are recorded for
-    `num_classes` classes. If several classes have one name, as in ImageNet, their numbers follow
-    it.
+    Log a warning and return `None` if the names are not valid for `num_classes` classes. If several
+    classes share a name, as in ImageNet, their numbers are appended.
     """
     if not names or not num_classes:
         return None
     try:
-        what = f"The class names in the config.json of {path}"
-        return check_class_names(_numbered(names), what, num_classes)
+        subject = f"The class names in the config.json of {path}"
+        return check_class_names(_numbered(names), subject, num_classes)
     except ValueError as error:
         logger.warning("names of classes are ignored: %s", error)
         return None
 
 
 def _numbered(names):
-    """Append the number of the class to each name that several classes have."""
+    """Append the number of the class to each name that several classes share."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return names
     counts = collections.Counter(map(str.casefold, names))
@@ -84,27 +84,27 @@ def _numbered(names):
     ]
 
 
-# Mean and standard deviation of pixels in [0, 1]: of the images of ImageNet, and of those of CLIP.
+# Mean and standard deviation of pixels in [0, 1], for ImageNet and for OpenAI's CLIP.
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OPENAI = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-# Names of the two in files of transformers, and of timm.
+# Names of mean and standard deviation in files of transformers, and of timm.
 NAMES_OF_NORMALIZATION = ("image_mean", "mean"), ("image_std", "std")
-# Default side of the crop of all classes, in pixels.
+# Default side of the crop in pixels, for all classes of image processors.
 CROP = 224
-# Numbers of Pillow's filters in files of transformers.
+# Pillow's filters by their numbers in files of transformers.
 FILTERS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Processor:
-    """Defaults of an image processor of transformers.
+    """Default settings of a class of image processors in transformers.
 
     Args:
         resample: number of Pillow's filter.
-        keeps_aspect_ratio: whether a size that is one number is the length of the smaller side.
-        crops: whether the middle is cut out.
+        keeps_aspect_ratio: whether a single number for the size is the length of the smaller side.
+        crops: whether the center of the resized image is cropped.
         normalization: mean and standard deviation of pixels in [0, 1].
-        size: side of the images before the middle, of 224 pixels, is cut out.
+        size: side of the resized images, before the crop.
     """
 
     resample: int = 3
@@ -114,8 +114,9 @@ class Processor:
     size: int = 224
 
 
-# By `image_processor_type`, or `feature_extractor_type` in older files, without these endings.
+# Suffixes of `image_processor_type`, and of `feature_extractor_type` in older files.
 ENDINGS = re.compile("(ImageProcessor|FeatureExtractor)(Fast|Pil)?$")
+# Defaults by class, without the suffix.
 PROCESSORS = {
     "ViT": Processor(resample=2),
     "DINOv3ViT": Processor(resample=2, normalization=IMAGENET),
@@ -125,7 +126,7 @@ PROCESSORS = {
     "Siglip": Processor(),
     "Siglip2": Processor(resample=2),
 }
-# Class by prefix of `model_type`, for files that name no class, as of `AutoImageProcessor`.
+# Classes by prefix of `model_type`, for files without a class, as for `AutoImageProcessor`.
 PROCESSORS_OF_MODELS = {
     "deit": "DeiT",
     "clip": "CLIP",
@@ -134,13 +135,13 @@ PROCESSORS_OF_MODELS = {
     "siglip": "Siglip",
     "siglip2": "Siglip2",
 }
-# What a file of another class must record; and classes that crop in ways of their own.
-RECORDED = {"size", "resample", "image_mean", "image_std", "do_center_crop"}
-UNKNOWN = ("ConvNext", "Levit")
+# Settings that a file of another class must record; and classes with an unsupported crop.
+REQUIRED = {"size", "resample", "image_mean", "image_std", "do_center_crop"}
+UNSUPPORTED = ("ConvNext", "Levit")
 
 
 def recorded_images(config, preprocessor, path):
-    """Return the `ImageSpec` that is recorded next to weights, `None` if nothing is.
+    """Return the `ImageSpec` that is recorded next to weights, or `None`.
 
     Args:
         config: contents of the `config.json`.
@@ -156,22 +157,22 @@ def recorded_images(config, preprocessor, path):
         text = "%s: `do_resize` is false: images of other sizes are resized bilinearly"
         logger.warning(text, path)
     try:
-        defaults = IMAGENET if timm else default.normalization
-        mean, deviation = _normalization(recorded, defaults, path)
-        found = _resizing_of_timm(timm) if timm else _resizing_of_transformers(recorded, default)
-        return ImageSpec(**found, mean=mean, deviation=deviation)
+        usual = IMAGENET if timm else default.normalization
+        mean, deviation = _normalization(recorded, usual, path)
+        fields = _resizing_of_timm(timm) if timm else _resizing_of_transformers(recorded, default)
+        return ImageSpec(**fields, mean=mean, deviation=deviation)
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
-            "The files next to weights must say how to normalize images, how to resize them by the "
-            "filters bilinear, bicubic or lanczos, and how to crop the middle of them; for another "
-            f"filter, change `resample` there. Received: {str(path)!r} ({error})"
+            "The files next to weights must record how to normalize images, how to resize them by "
+            "the filters bilinear, bicubic or lanczos, and how to crop the middle of them; for "
+            f"another filter, change `resample` there. Received: {str(path)!r} ({error})"
         ) from error
 
 
 def _normalization(recorded, defaults, path):
     """Return mean and standard deviation of pixels in [0, 1], of one number or one per channel."""
-    # A setting that is null is not recorded.
-    found = [
+    # A setting of null is not recorded.
+    normalization = [
         next((recorded[name] for name in names if recorded.get(name) is not None), default)
         for names, default in zip(NAMES_OF_NORMALIZATION, defaults, strict=True)
     ]
@@ -183,10 +184,10 @@ def _normalization(recorded, defaults, path):
         )
     factor = (is_scaling and recorded.get("rescale_factor")) or 1 / 255
     if recorded.get("do_normalize") is False:
-        found = [0], [1]
-    # For pixels in [0, 1]; files record fewer than 12 digits.
+        normalization = [0], [1]
+    # Convert to pixels in [0, 1]. Files record fewer than 12 digits.
     mean, deviation = (
-        values if isinstance(values, (list, tuple)) else (values,) for values in found
+        values if isinstance(values, (list, tuple)) else (values,) for values in normalization
     )
     if factor <= 0 or min(deviation) <= 0:
         raise ValueError(f"standard deviation {deviation} and factor {factor!r} of pixels")
@@ -196,23 +197,23 @@ def _normalization(recorded, defaults, path):
 
 
 def warn_of_unrecorded_images(path):
-    """Log a warning that the preprocessing of a model's images had to be assumed."""
+    """Warn that the preprocessing of a model's images is assumed."""
     logger.warning(
-        "%s: no file records how images are prepared: mean and deviation are taken to be 0.5, and "
-        "images are resized without antialiasing; if the model was trained otherwise, its logits "
-        "are wrong",
+        "%s: no file records how images are prepared: mean and deviation default to 0.5, "
+        "and images are resized without antialiasing; if the model was trained otherwise, its "
+        "logits are wrong",
         path,
     )
 
 
 def warn_of_lost_preparation(config, preprocessor, path, image_spec, image_size):
-    """Log what the files next to weights cannot record of a model's `ImageSpec`.
+    """Warn of the fields of a model's `ImageSpec` that the files next to weights do not record.
 
     The first three arguments are those of `recorded_images`.
     """
     recorded = recorded_images(config, preprocessor, path) or WHOLE_IMAGE
     if config:
-        # It records the full size.
+        # The `config.json` records the full size, including what is cut off.
         recorded = dataclasses.replace(recorded, cut_off=image_spec.cut_off)
     if differences := image_spec.differences(recorded, image_size):
         logger.warning(
@@ -228,7 +229,7 @@ def preprocessor_of(options, image_spec):
     height, width = options.image_size
     size = {"height": height, "width": width}
     before_crop = {name: image_spec.length_before_crop(length) for name, length in size.items()}
-    # For other images, transformers would add borders to the smaller side.
+    # For images that are not square, transformers would add borders to the smaller side.
     if image_spec.keeps_aspect_ratio and height == width:
         kind, before_crop = "Bit", {"shortest_edge": min(before_crop.values())}
     else:
@@ -261,9 +262,9 @@ def _preprocessor(kind, settings, image_spec):
 
 
 def _timm_settings(config):
-    # timm had these settings in the file itself before it had `pretrained_cfg`.
+    # Older versions of timm wrote these settings at the top level, without `pretrained_cfg`.
     settings = config.get("pretrained_cfg") or (config if "architecture" in config else {})
-    # A directory of timm may still have the file of a model of transformers.
+    # A directory of timm may lack these settings and have a file of transformers instead.
     return settings if "mean" in settings or "interpolation" in settings else {}
 
 
@@ -273,7 +274,7 @@ def _resizing_of_timm(settings):
     mode = settings.get("crop_mode") or "center"
     if mode not in ("center", "squash"):
         raise ValueError(f"crop_mode={mode!r}")
-    # The defaults of `resolve_data_config` in timm.
+    # The default of `resolve_data_config` in timm.
     share = settings.get("crop_pct") or 0.875
     return {
         "interpolation": settings["interpolation"],
@@ -298,8 +299,8 @@ def _resizing_of_transformers(settings, default):
     share = 1.0
     if crop is not None:
         rows, columns = crop
-        # A crop larger than the image would add borders; another aspect ratio cannot be recorded.
-        # A pixel may be due to rounding.
+        # A larger crop would add borders; `ImageSpec` has no crop with another aspect ratio. A
+        # difference of one pixel may be due to rounding.
         if rows > height or columns > width or abs(rows / height * width - columns) > 1:
             raise ValueError(f"size={(height, width)} and crop_size={crop}")
         share = rows / height
@@ -312,7 +313,7 @@ def _resizing_of_transformers(settings, default):
 
 
 def processed_size(config, preprocessor, path):
-    """Return the size to which an image processor brings every image, or `None` if it is not fixed.
+    """Return the size of all images that an image processor returns, or `None` if they differ.
 
     The arguments are those of `recorded_images`.
     """
@@ -328,7 +329,7 @@ def processed_size(config, preprocessor, path):
 def _sizes_of(settings, default):
     """Return the size before the crop, the crop or `None`, and whether the aspect ratio is kept.
 
-    If it is kept, the size is that of the smaller side of an image.
+    If it is kept, the size is the length of the smaller side, twice.
     """
     size = settings.get("size") or default.size
     before_crop, keeps_aspect_ratio = _lengths_of(size, default.keeps_aspect_ratio)
@@ -339,17 +340,17 @@ def _sizes_of(settings, default):
 
 
 def _defaults_of(settings, config, path):
-    """Return the `Processor` of the class that a file names, or of the model's."""
+    """Return the `Processor` of the class in the settings, or else of the `model_type`."""
     kind = settings.get("image_processor_type") or settings.get("feature_extractor_type")
     if not kind:
         model = str(config.get("model_type", ""))
-        known = [name for name in PROCESSORS_OF_MODELS if model.startswith(name)]
-        return PROCESSORS[PROCESSORS_OF_MODELS[max(known, key=len)] if known else "ViT"]
+        prefixes = [name for name in PROCESSORS_OF_MODELS if model.startswith(name)]
+        return PROCESSORS[PROCESSORS_OF_MODELS[max(prefixes, key=len)] if prefixes else "ViT"]
     name = ENDINGS.sub("", str(kind))
-    if name not in PROCESSORS and (RECORDED - {*settings} or name in UNKNOWN):
+    if name not in PROCESSORS and (REQUIRED - {*settings} or name in UNSUPPORTED):
         raise ValueError(
             f"The class of an image processor must be one of {', '.join(PROCESSORS)}, or, except "
-            f"{' and '.join(UNKNOWN)}, one whose file records {', '.join(sorted(RECORDED))}; "
+            f"{' and '.join(UNSUPPORTED)}, one whose file records {', '.join(sorted(REQUIRED))}; "
             "without the preprocessor_config.json only the weights are read. "
             f"Received: {kind!r} next to {str(path)!r}"
         )
@@ -357,7 +358,7 @@ def _defaults_of(settings, config, path):
 
 
 def _lengths_of(size, keeps_aspect_ratio):
-    """Return `(height, width)` in pixels, and whether they are of the smaller side of an image."""
+    """Return `(height, width)` in pixels, and whether both are the length of the smaller side."""
     if isinstance(size, list):
         return tuple(size), False
     if not isinstance(size, dict):

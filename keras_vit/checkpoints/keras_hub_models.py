@@ -1,4 +1,4 @@
-"""Models from and to keras-hub, in memory."""
+"""Convert models from and to keras-hub, in memory."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from keras_vit.models.image_model import ImageModel, options_of
 from keras_vit.models.keras_files import check_finite
 from keras_vit.models.vit import vision_transformer
 
-# Names of the options in keras-hub.
+# Names of options in keras-hub.
 OPTION_NAMES = {
     "patch_size": "patch_size",
     "embedding_dim": "hidden_dim",
@@ -39,7 +39,7 @@ def from_keras_hub(model: Any) -> ImageModel:
         A Functional `keras.Model`; for a backbone, one that returns all tokens.
 
     Raises:
-        ValueError: if the model is neither, or this package cannot represent it.
+        ValueError: if the model has another class, or this package cannot represent it.
 
     Reference:
         `keras_hub/src/models/vit` of keras-hub 0.32.
@@ -57,14 +57,15 @@ def from_keras_hub(model: Any) -> ImageModel:
     copy = vision_transformer(**options)
     for variable, value in checkpoint.read(copy):
         assign(variable, value)
-    found, _ = entries(KERAS_HUB_ROWS, [variable.path for variable in copy.weights])
+    mapped, _ = entries(KERAS_HUB_ROWS, [variable.path for variable in copy.weights])
     trained = {variable.path for variable in model.trainable_weights}
-    _freeze(copy, {path for each in found if each.source not in trained for path in each.targets})
+    frozen = {path for entry in mapped if entry.source not in trained for path in entry.targets}
+    _freeze(copy, frozen)
     return copy
 
 
 def to_keras_hub(model: keras.Model) -> Any:
-    """Build the keras-hub ViT of a model and copy its weights. Frozen layers stay frozen.
+    """Build a keras-hub ViT with the weights of a model. Frozen layers stay frozen.
 
     Args:
         model: a model of this package, with the erf GELU, that keras-hub can represent.
@@ -88,28 +89,28 @@ def to_keras_hub(model: keras.Model) -> Any:
     """
     model = at_stored_size(model)
     options = options_of(model).resolved()
-    theirs = _build(options)
+    hub_model = _build(options)
     check_finite(model)
-    variables = {variable.path: variable for variable in theirs.weights}
+    variables = {variable.path: variable for variable in hub_model.weights}
     values = {variable.path: variable.value for variable in model.weights}
-    found, without_row = entries(KERAS_HUB_ROWS, values)
-    different = {entry.source for entry in found} ^ set(variables) | set(without_row)
+    mapped, unmapped = entries(KERAS_HUB_ROWS, values)
+    different = {entry.source for entry in mapped} ^ set(variables) | set(unmapped)
     if different:
         raise ValueError(
             "`model` must have a counterpart in keras-hub. "
             f"Received: a model with {', '.join(sorted(different)[:4])}, which has none"
         )
-    for entry in found:
+    for entry in mapped:
         arrays = [keras.ops.convert_to_numpy(values[path]) for path in entry.targets]
         array = TRANSFORMS[entry.transform].write(arrays, options.num_heads)
         assign(variables[entry.source], array)
     trained = {variable.path for variable in model.trainable_weights}
-    _freeze(theirs, {each.source for each in found if trained.isdisjoint(each.targets)})
-    return theirs
+    _freeze(hub_model, {entry.source for entry in mapped if trained.isdisjoint(entry.targets)})
+    return hub_model
 
 
 def _freeze(layer, frozen):
-    """Freeze the variables of these paths, or a whole layer if all of its variables are."""
+    """Freeze variables given by their paths, and layers of which all variables are frozen."""
     if layer.weights and frozen.issuperset(variable.path for variable in layer.weights):
         layer.trainable = False
         return
@@ -132,10 +133,9 @@ def _options(model):
     config = backbone.get_config()
     head = model.get_config() if is_classifier else {"pooling": None}
     has_class_token = config["use_class_token"]
-    # The mean of keras-hub includes the class token. Without biases in the attention, the output
-    # projection has none either.
+    # The mean of keras-hub includes the class token. `use_mha_bias` includes the output projection.
     if (head["pooling"] == "gap") == has_class_token or not all(
-        config[f"use_{part}_bias"] for part in ("mha", "mlp", "patch")
+        config[f"use_{layer}_bias"] for layer in ("mha", "mlp", "patch")
     ):
         raise ValueError(
             "`model` must have all biases, and pool by its class token or by the mean of patches "

@@ -1,4 +1,4 @@
-"""Models built from checkpoint files, and checkpoint files loaded into models."""
+"""Build models from checkpoint files, and load checkpoint files into models."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.download import cache_path, find_file
-from keras_vit.checkpoints.catalog.hub import HUB, is_of_repository
+from keras_vit.checkpoints.catalog.hub import HUB, is_from_repository
 from keras_vit.checkpoints.configuration import warn_of_unrecorded_images
 from keras_vit.checkpoints.position_rows import image_spec_for, warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
@@ -38,29 +38,29 @@ def from_checkpoint(
 ) -> ImageModel:
     """Build the model that a checkpoint file describes, and load its weights.
 
-    Width, depth, attention heads, patch size, grid, classes, pooling and the hidden layer of the
-    head follow from the arrays. For weights trained in PyTorch, the number of attention heads, the
-    epsilon and the GELU are read from the `config.json` next to them. Without it, the number of
-    heads is that of the published models of that width, and the others are the defaults of timm or
-    transformers. Layers that are frozen in a `.keras` file stay frozen; other files do not record
-    it.
+    The arrays determine width, depth, patch size, grid, classes, pooling and the hidden layer of
+    the head. In files of Flax they also determine the number of attention heads. For weights
+    trained in PyTorch, the number of heads, the epsilon and the GELU are read from the
+    `config.json` next to the file. Without a `config.json`, the number of heads is that of
+    published models of the same width, and epsilon and GELU are the defaults of timm or
+    transformers. Frozen layers of a `.keras` file stay frozen; other files do not record them.
 
     Args:
-        path: path of a `.npz`, `.safetensors` or `.keras` file, or of a directory with
-            `model.safetensors` (or its shards) and `config.json`, or of a run (its best model);
-            `hf://ORG/NAME`; an `https://` or `gs://` address of a file; or a name of
+        path: path of a `.npz`, `.safetensors` or `.keras` file; of a directory with
+            `model.safetensors` (or its shards) and `config.json`; or of a run, for its best model.
+            Or `hf://ORG/NAME`, an `https://` or `gs://` address of a file, or a name of
             `list_checkpoints()` or of an AugReg file.
         num_classes: number of classes of a new head of zeros, which replaces the head of the file
-            and `pre_logits`; 0 for no head, `None` for that of the file.
-        image_size: int or `(height, width)`, to which the position embeddings are resized; `None`
-            for that of the file, in a `.keras` file of a model of any size that of its position
-            embeddings. Some files whose grid of patches is not square do not record their
-            image size: then give it. Files of ResNets do not record it either: the default is 224,
-            or that of the catalog for a published file.
-        num_heads: attention heads, for a file that does not record them.
+            and `pre_logits`; 0 for no head, `None` to keep the head of the file.
+        image_size: int or `(height, width)`, to which the position embeddings are resized. `None`
+            for the image size of the file, or for the size of the position embeddings in a
+            `.keras` file of a model of any size. It is required for files that do not record it
+            and whose grid of patches is not square. Files of ResNets do not record it: the default
+            is the size in the catalog for a published file, and otherwise 224.
+        num_heads: number of attention heads, for a file that does not record it.
         format: name of the layout, such as `"google"` or `"timm"`, a key of
             `keras_vit.checkpoints.formats.FORMATS`; `None` to recognize it.
-        patch_size: int or `(height, width)`, as in `resize`; `None` for that of the file.
+        patch_size: int or `(height, width)`, as in `resize`; `None` for the patch size of the file.
         **options: fields of `VitOptions` or `ResNetOptions` that files of other projects do not
             record: `dropout`, `attention_dropout`, `stochastic_depth`, `classifier_activation`,
             `name`, `dtype`, `remat`, `attention_path`; and `activation` and `epsilon`, which some
@@ -70,8 +70,8 @@ def from_checkpoint(
         A Functional `keras.Model`.
 
     Raises:
-        ValueError: if the file is damaged or cannot be reached, its arrays are not exactly those of
-            one Vision Transformer or ResNet, or an argument does not fit it.
+        ValueError: if the file is damaged or cannot be reached, its arrays are not exactly the
+            weights of one Vision Transformer or ResNet, or an argument does not fit the file.
 
     Example:
     >>> model = keras_vit.from_checkpoint("tests/data/reference/a_vit_token.ckpt.npz")
@@ -82,7 +82,7 @@ def from_checkpoint(
     with open_checkpoint(file, format) as checkpoint:
         described = describe_checkpoint(checkpoint, num_heads, image_size)
         row = match_variant(described)
-        # A .keras file has a name of its own.
+        # A .keras file records the name of its model.
         if row is not None and not checkpoint.format.open:
             described = described.replace(name=row.name)
         warn_of_assumed(checkpoint, described, num_heads, options)
@@ -91,10 +91,10 @@ def from_checkpoint(
 
 
 def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | None = None) -> None:
-    """Load a checkpoint file into a model: every array is used, and every variable is filled.
+    """Load a checkpoint file into a model, using every array and filling every variable.
 
     All arrays are read and checked before the first is assigned, so an error leaves the model
-    unchanged. `from_checkpoint` adapts a file to other classes or another image size.
+    unchanged. To change the number of classes or the image size, use `from_checkpoint`.
 
     Args:
         model: a built model of this package.
@@ -103,7 +103,7 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | N
 
     Raises:
         ValueError: if the file does not hold exactly the weights of the model; the message lists
-            unused and missing arrays and those of another shape.
+            the arrays that are unused, missing or of a wrong shape.
 
     Example:
     >>> path = "tests/data/reference/a_vit_token.ckpt.npz"
@@ -116,7 +116,7 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | N
         return
     with open_checkpoint(file, format) as checkpoint:
         values = list(checkpoint.read(model))
-        _warn_of_other_functions(model, checkpoint)
+        _warn_of_differences(model, checkpoint)
         if checkpoint.shape_of(POSITIONS) is not None and checkpoint.configured_size is None:
             warn_of_assumed_grid(file, stored_grid(model))
         for variable, value in values:
@@ -125,10 +125,10 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | N
 
 
 def build_pretrained(row, weights, num_classes, image_size, options):
-    """Build the model of a variant with the given weights, for the builders.
+    """Build a pretrained model of a variant, for the functions of `keras_vit.builders`.
 
-    `weights` is as `path` in `from_checkpoint`, or a tag of the catalog. A head with another number
-    of classes is replaced, position embeddings of another size are resized, and `options` are as in
+    `weights` is a `path` of `from_checkpoint`, or a tag of the catalog. A head with another number
+    of classes is replaced, and position embeddings of another size are resized. `options` are as in
     `from_checkpoint`.
     """
     file = find_file(weights, row.name, argument="weights")
@@ -144,7 +144,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         described = describe_checkpoint(checkpoint, num_heads, image_size)
         different = size_differences(row, described)
         if different:
-            pairs = ", ".join(f"{k}={v} instead of {own}" for k, (v, own) in different.items())
+            pairs = ", ".join(f"{k}={v} instead of {ours}" for k, (v, ours) in different.items())
             raise ValueError(
                 f"`weights` must be those of {row.name}. Received: weights={str(file)!r}, with "
                 f"{pairs}"
@@ -157,10 +157,10 @@ def build_pretrained(row, weights, num_classes, image_size, options):
 
 
 def describe_checkpoint(checkpoint, num_heads=None, image_size=None):
-    """Return the options that a file describes, with those that the catalog has for its name.
+    """Return the options of the model in a file, completed from the catalog row of its file name.
 
-    No `.npz` file records the form of the GELU; DeiT III's models, trained in PyTorch, have erf. No
-    file of a ResNet records an image size.
+    The row has the GELU, which no `.npz` file records: it is erf in DeiT III's models, which were
+    trained in PyTorch. The row also has the image size, which no file of a ResNet records.
     """
     file = checkpoint.path
     options = checkpoint.options(num_heads, image_size)
@@ -169,27 +169,27 @@ def describe_checkpoint(checkpoint, num_heads=None, image_size=None):
         row for row in CHECKPOINTS if row.url.endswith(f"/{file.name}") and row.variant == variant
     ]
     if image_size is None and not checkpoint.records_image_size:
-        known = rows[0].image_size if len(rows) == 1 else DEFAULT_IMAGE_SIZE
-        options = options.replace(image_size=known)
+        size = rows[0].image_size if len(rows) == 1 else DEFAULT_IMAGE_SIZE
+        options = options.replace(image_size=size)
         how = "by its name it is" if len(rows) == 1 else "it is assumed to be"
-        logger.warning("%s does not record its image size: %s %d pixels", file, how, known)
+        logger.warning("%s does not record its image size: %s %d pixels", file, how, size)
     if is_resnet(options):
         return options
     has_table = checkpoint.shape_of(POSITIONS) is not None
     if "sincos2d" in checkpoint.format.position_embeddings and not rows and not has_table:
         text = "%s has no position embedding: the fixed sines and cosines are assumed"
         logger.warning(text, file)
-    known = {row.activation for row in rows}
-    return options.replace(activation=known.pop()) if len(known) == 1 else options
+    activations = {row.activation for row in rows}
+    return options.replace(activation=activations.pop()) if len(activations) == 1 else options
 
 
-def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
+def warn_of_assumed(checkpoint, described, num_heads=None, overrides=()):
     """Warn of the options that are assumed for a file without a `config.json`.
 
-    `described` are the options of the file, `given` the names of those that the caller gave.
+    `described` are the options of the file, `overrides` the names of options that the caller sets.
     """
     assumed = checkpoint.assumed(described, num_heads)
-    assumed = [f"{name}={value}" for name, value in assumed.items() if name not in given]
+    assumed = [f"{name}={value}" for name, value in assumed.items() if name not in overrides]
     if assumed:
         logger.warning(
             "%s has no config.json. Its arrays do not record these options, which are assumed: %s",
@@ -199,12 +199,14 @@ def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
 
 
 def is_published(file):
-    """Return whether a file is in the cache, under the address of the catalog or of AugReg."""
+    """Return whether a file was downloaded from an address of the catalog or of AugReg."""
     rows = list(CHECKPOINTS)
     with contextlib.suppress(ValueError):
         rows.append(parse_augreg(file.name))
     return any(
-        is_of_repository(file, row.url) if row.url.startswith(HUB) else cache_path(row.url) == file
+        is_from_repository(file, row.url)
+        if row.url.startswith(HUB)
+        else cache_path(row.url) == file
         for row in rows
     )
 
@@ -215,9 +217,9 @@ def _load_keras_weights(model, file):
         warn_of_assumed_grid(file, stored_grid(model))
 
 
-def _build(checkpoint, described, num_classes, given):
+def _build(checkpoint, described, num_classes, overrides):
     """Build the model of a file at its own size, with a new head if `num_classes` is not `None`."""
-    # An image processor may make borders that a model of transformers leaves out.
+    # An image processor may return borders that a model of transformers ignores.
     spec = image_spec_for(checkpoint, described, described.image_size)
     size = spec.full_size(described.image_size)
     if size != (checkpoint.processed_size or size):
@@ -230,11 +232,11 @@ def _build(checkpoint, described, num_classes, given):
             options = options.replace(representation_size=None, projection_dim=None)
         text = "%s: its head is replaced by one of zeros, with %d classes"
         logger.info(text, checkpoint.path, num_classes)
-    _check_given(options, given)
+    _check_overrides(options, overrides)
     if ignored := checkpoint.naming.ignored:
-        text = "%s: arrays that are left out, as no part of the model: %d, such as %s"
+        text = "%s: %d arrays are ignored, because they are not part of the model, such as %s"
         logger.info(text, checkpoint.path, len(ignored), ignored[0])
-    model = build_model(options.replace(**given))
+    model = build_model(options.replace(**overrides))
     for variable, value in checkpoint.read(model, has_new_head, is_built_from_file=True):
         assign(variable, value)
     _set_attributes(checkpoint, model, keeps_head=not has_new_head)
@@ -243,7 +245,7 @@ def _build(checkpoint, described, num_classes, given):
 
 
 def _resized(model, checkpoint, image_size, patch_size=None):
-    """Return the model for another image or patch size, if one is given."""
+    """Return the model, resized to the image and patch size that are not `None`."""
     if patch_size is None and (
         image_size is None or as_pair(image_size, "image_size") == model.input_shape[1:3]
     ):
@@ -255,12 +257,12 @@ def _resized(model, checkpoint, image_size, patch_size=None):
 
 
 def _set_attributes(checkpoint, model, keeps_head=True):
-    """Record on a model what the file of its weights says besides; see `ImageModel`."""
+    """Set the attributes of an `ImageModel` that the file of its weights records."""
     saved = getattr(checkpoint.archive, "model", None)
     if saved is not None:
-        own = model.options
+        options = model.options
         copy_attributes(saved, model, keeps_head)
-        model.options = own
+        model.options = options
     elif isinstance(model, ImageModel):
         model.image_spec = image_spec_for(checkpoint, model.options, stored_size(model))
         model.layout = checkpoint.format.name
@@ -274,12 +276,12 @@ def _set_attributes(checkpoint, model, keeps_head=True):
             model.class_names = names
 
 
-def _check_given(options, given):
-    """Raise an error if the caller gave an option another value than the file records."""
-    check_options("from_checkpoint", given, vars(options))
-    # The others are part of the weights, or not recorded by some files.
+def _check_overrides(options, overrides):
+    """Raise an error if the caller's value of an option contradicts the file."""
+    check_options("from_checkpoint", overrides, vars(options))
+    # The file determines the other options; some files record neither activation nor epsilon.
     free = options.names("training", "runtime")
-    for name, value in given.items():
+    for name, value in overrides.items():
         if name in ("classifier_activation", *free):
             continue
         recorded = getattr(options.resolved(), name)
@@ -289,27 +291,29 @@ def _check_given(options, given):
                 f"Received: {name}={value!r}"
             )
         if value != recorded:
-            logger.info("%s=%r replaces %r, which is read without it", name, value, recorded)
+            logger.info("%s=%r replaces %r of the file", name, value, recorded)
 
 
 def assign(variable, value):
     """Assign a copy of a value, which may be a view of a file or of another model's variable."""
-    # JAX would use NumPy's buffer as that of the variable, and donate it in training.
+    # JAX would share NumPy's buffer with the variable, and donate the buffer in training.
     variable.assign(np.array(value))
 
 
-def _warn_of_other_functions(model, checkpoint):
-    """Log a warning for each option that changes outputs and differs between file and model."""
-    ours = getattr(model, "options", None)
-    if ours is None:
+def _warn_of_differences(model, checkpoint):
+    """Warn of options that change outputs and differ between the file and the model."""
+    options = getattr(model, "options", None)
+    if options is None:
         return
-    theirs = describe_checkpoint(checkpoint, getattr(ours, "num_heads", None), stored_size(model))
+    num_heads = getattr(options, "num_heads", None)
+    recorded = describe_checkpoint(checkpoint, num_heads, stored_size(model))
     names = ["classifier_activation"]
-    if not is_resnet(ours):
+    if not is_resnet(options):
         names += ["activation", "epsilon", "position_embedding", "position_placement"]
-        # A pooling that is only assumed cannot contradict the model.
+        # An assumed pooling cannot contradict the model.
         names += ["pooling"] if "pooling" not in checkpoint.options_without_config else []
     for name in names:
-        if getattr(theirs, name) != getattr(ours, name):
+        value, other = getattr(options, name), getattr(recorded, name)
+        if value != other:
             text = "%s: the model has %s=%r, the file %r"
-            logger.warning(text, checkpoint.path, name, getattr(ours, name), getattr(theirs, name))
+            logger.warning(text, checkpoint.path, name, value, other)

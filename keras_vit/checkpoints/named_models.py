@@ -1,4 +1,4 @@
-"""Models given by name: those of training runs, files, and builders."""
+"""Load models by name, and make digests of their files: runs, checkpoints, and builders."""
 
 import hashlib
 
@@ -17,7 +17,8 @@ from keras_vit.models.variants import is_variant
 def load_trained(source, image_size=None):
     """Load a model from a run (its best model), a `.keras` file or a checkpoint.
 
-    It is resized to `image_size`, if given; the files of some models do not record their size.
+    The model is resized to `image_size`, unless this is `None`. Some files do not record their
+    image size, and need it.
     """
     path = find_model(source)
     if path.suffix != ".keras":
@@ -27,7 +28,7 @@ def load_trained(source, image_size=None):
 
 
 def load_unscaled(path):
-    """Load a `.keras` file of a model that takes images in [-1, 1]."""
+    """Load a `.keras` file; raise an error if the model scales the pixels itself."""
     model = load_model(path)
     scaling = keras.layers.Rescaling, keras.layers.Normalization
     if any(isinstance(layer, scaling) for layer in model.layers):
@@ -39,7 +40,7 @@ def load_unscaled(path):
 
 
 def check_model_path(model):
-    """Check that a model is a variant, or that there is its file; a checkpoint is downloaded."""
+    """Raise an error if a model is neither a variant nor a file; a checkpoint is downloaded."""
     if not is_variant(model):
         find_file(model, argument="model")
 
@@ -67,11 +68,11 @@ def model_digest(model):
 
 
 def digest_of_files(paths):
-    """Return a digest of those of the paths that are files; there must be one."""
-    files, found = sorted(path for path in set(paths) if path.is_file()), hashlib.sha256()
+    """Return a digest of the contents of the paths that are files, at least one."""
+    files, digest = sorted(path for path in set(paths) if path.is_file()), hashlib.sha256()
     if not files:
         raise ValueError(f"A model must have files. Received: {', '.join(map(str, paths))}")
     for file in files:
         with file.open("rb") as opened:
-            found.update(hashlib.file_digest(opened, "sha256").digest())
-    return found.hexdigest()[:16]
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()[:16]

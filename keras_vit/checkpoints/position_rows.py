@@ -1,7 +1,8 @@
-"""Position embeddings of files: their rows, their grid of patches, and the image size.
+"""Fit position embeddings of files to models: prefix rows, grid of patches, and image size.
 
-The model has one row per token: class token, registers, patches. Files have rows for all tokens
-(vit_jax, transformers), or only for the patches (big_vision, DeiT III, DINOv2).
+A model has one row per token: class token, registers, patches. A file has rows for all tokens
+(vit_jax, transformers), or only for the patches (big_vision, DeiT III, DINOv2). The rows before the
+patches are the prefix.
 """
 
 import dataclasses
@@ -23,13 +24,14 @@ class PositionRows:
     num_prefix: int
 
 
-def position_rows(num_rows, counts, known=None, asked=None):
-    """Split the rows of a position table into prefix tokens and patches, by their number.
+def position_rows(num_rows, counts, known=None, expected=None):
+    """Split a number of position rows into prefix rows and a grid of patches.
 
-    `counts` are possible numbers of prefix rows, the likeliest first; `known` is the grid that the
-    file records. A square grid is preferred to `asked`, the grid that the caller expects, for one
-    number of prefix rows; between two, `asked` decides. Log a warning if two numbers fit and
-    `known` does not decide. Return `None` if no grid fits.
+    `counts` are the possible numbers of prefix rows, the likeliest first; `known` is the grid that
+    the file records, `expected` the grid that the caller expects. For each count, the grid is
+    `known`, a square or `expected`, in this order. Between two counts, `known` decides, and then
+    `expected`. Log a warning if two counts fit and `known` does not decide. Return `None` if no
+    grid fits.
 
     Example:
     >>> position_rows(197, counts=(1, 0))
@@ -40,11 +42,11 @@ def position_rows(num_rows, counts, known=None, asked=None):
     fitting = []
     for count in dict.fromkeys(counts):
         side = math.isqrt(max(num_rows - count, 0))
-        grids = [known, (side, side), asked]
+        grids = [known, (side, side), expected]
         fits = [grid for grid in grids if grid and 0 < num_rows - count == grid[0] * grid[1]]
         fitting += [PositionRows(tuple(grid), count) for grid in fits[:1]]
-    # The sort is stable: without `asked`, the likeliest stays first.
-    fitting.sort(key=lambda rows: (rows.grid != known, rows.grid != asked))
+    # A stable sort keeps the likeliest count first among equals.
+    fitting.sort(key=lambda rows: (rows.grid != known, rows.grid != expected))
     if len(fitting) > 1 and fitting[0].grid != known:
         logger.warning(
             "%d positions are read as a grid of %s and %d prefix rows, but %s and %d fit too; "
@@ -58,36 +60,36 @@ def position_rows(num_rows, counts, known=None, asked=None):
 def fit_prefix(table, rows, num_prefix):
     """Fit a file's position embedding `(1, rows, width)` to the tokens of a model.
 
-    Return `(1, num_prefix + patches, width)`; both without the first axis, if the file has none.
+    Return `(1, num_prefix + patches, width)`. The first axis may be missing from both.
     """
     if table.ndim == 2:
         return fit_prefix(table[None], rows, num_prefix)[0]
     prefix, patches = table[:, : rows.num_prefix], table[:, rows.num_prefix :]
-    # Tokens without a position have the position zero.
+    # Tokens without a row get the position zero.
     missing = max(num_prefix - rows.num_prefix, 0)
     prefix = np.pad(prefix[:, :num_prefix], ((0, 0), (0, missing), (0, 0)))
     return np.concatenate([prefix, patches], axis=1) if num_prefix else patches
 
 
-def stored_image_size(checkpoint, options, asked):
+def stored_image_size(checkpoint, options, image_size):
     """Return the image size of a file.
 
-    `asked` is the caller's, for a file whose grid is neither square nor recorded.
+    `image_size` is the caller's, for a file whose grid is neither square nor recorded.
     """
     table, configured = checkpoint.shape_of(POSITIONS), checkpoint.configured_size
     if is_resnet(options) or (table is None and configured is None):
-        return configured or as_pair(asked or DEFAULT_IMAGE_SIZE, "image_size")
+        return configured or as_pair(image_size or DEFAULT_IMAGE_SIZE, "image_size")
     if table is None:
-        return _tiled(configured, options.stride)
+        return _tiled_size(configured, options.stride)
     if len(table) != 3:
         raise ValueError(
             "the position embedding must have the shape `(1, positions, width)`. "
             f"Received: path={str(checkpoint.path)!r}, with {table}"
         )
     known = configured and grid_of(configured, options.stride)
-    asked = asked and grid_of(as_pair(asked, "image_size"), options.stride)
+    expected = image_size and grid_of(as_pair(image_size, "image_size"), options.stride)
     counts = checkpoint.format.prefix_rows(options.num_prefix_tokens, checkpoint.shape_of)
-    rows = position_rows(table[1], counts, known, asked)
+    rows = position_rows(table[1], counts, known, expected)
     if rows is None:
         raise ValueError(
             "`image_size` must be that of the file where its grid of patches is not square: "
@@ -105,20 +107,20 @@ def stored_image_size(checkpoint, options, asked):
 def image_spec_for(checkpoint, options, image_size):
     """Return the `ImageSpec` of a file for a model of these options and this image size.
 
-    The patches of a file may not reach the last rows and columns of its images.
+    If patches do not tile the images of the file, the last rows and columns are cut off.
     """
     size = checkpoint.configured_size
-    if is_resnet(options) or size is None or _tiled(size, options.stride) != image_size:
+    if is_resnet(options) or size is None or _tiled_size(size, options.stride) != image_size:
         return checkpoint.image_spec
     cut_off = tuple(n % patch for n, patch in zip(size, options.stride, strict=True))
     return dataclasses.replace(checkpoint.image_spec, cut_off=cut_off)
 
 
 def rows_for_model(checkpoint, shapes, grid, stride=None):
-    """Return the rows of a file's table for a model, and the number of its prefix tokens.
+    """Return the `PositionRows` of a file for a model, and the number of the model's prefix tokens.
 
-    Return `None` without a table. With the `stride` of a model that was not built from the file,
-    raise an error if the file has another grid.
+    Return `None` if the file or the model has no position embedding. `stride` is `None` for a model
+    that was built from the file. For other models, raise an error if the file has another grid.
     """
     table = checkpoint.shape_of(POSITIONS)
     if POSITIONS not in shapes or table is None or len(table) != 3:
@@ -127,7 +129,7 @@ def rows_for_model(checkpoint, shapes, grid, stride=None):
     counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
     size = checkpoint.configured_size
     known = grid if stride is None else size and grid_of(size, stride)
-    rows = position_rows(table[1], counts, known, asked=grid)
+    rows = position_rows(table[1], counts, known, expected=grid)
     if rows is None:
         return None
     if rows.grid != grid:
@@ -136,18 +138,18 @@ def rows_for_model(checkpoint, shapes, grid, stride=None):
             f"`image_size` resizes others. Received: path={str(checkpoint.path)!r}, for {rows.grid}"
         )
     if rows.num_prefix > num_prefix:
-        text = "%s: the position of a class token is left out, as there is no such token"
+        text = "%s: the position of the class token is ignored, because the model has none"
         logger.warning(text, checkpoint.path)
     return rows, num_prefix
 
 
 def warn_of_assumed_grid(path, grid):
-    """Log a warning if a file does not record its grid and that of the model is not square."""
+    """Warn that the grid of a file is assumed to be the model's, if that grid is not square."""
     if grid[0] != grid[1]:
         text = "%s does not record its grid of patches: it is assumed to be the model's, %s"
         logger.warning(text, path, grid)
 
 
-def _tiled(image_size, patch_size):
-    """Return the part of an image that whole patches tile."""
+def _tiled_size(image_size, patch_size):
+    """Return the largest size up to `image_size` that whole patches tile."""
     return tuple(n - n % patch for n, patch in zip(image_size, patch_size, strict=True))

@@ -1,4 +1,4 @@
-"""An open checkpoint: the model that it describes, whether it fits a model, and its values."""
+"""Read an open checkpoint file: the options of its model, its arrays, and whether they fit."""
 
 import contextlib
 import functools
@@ -18,28 +18,28 @@ from keras_vit.core.image_spec import WHOLE_IMAGE
 from keras_vit.models.options import is_resnet
 from keras_vit.models.structure import BLOCKS, HEAD_LAYERS, stored_grid, token_stride
 
-# Beginnings of the paths of the head's variables.
+# Prefixes of the paths of the head's variables.
 HEAD_PATHS = tuple(f"{name}/" for name in HEAD_LAYERS)
-# Names that an error lists per kind of difference.
+# Maximum number of names that an error lists per kind of mismatch.
 MAX_LISTED = 4
 
 
 @contextlib.contextmanager
 def open_checkpoint(path, format=None):
-    """Open a file and recognize its layout; return a context manager for a `CheckpointReader`."""
+    """Open a file and recognize its layout; the context manager yields a `CheckpointReader`."""
     if not path.exists():
         raise path_error(path, "be an existing file")
     archive = open_archive(path, [(row.suffix, row.open) for row in FORMATS.values() if row.open])
     try:
-        with _naming_file(path):
+        with _path_in_errors(path):
             yield CheckpointReader(archive, *recognize(archive, format))
     finally:
         archive.close()
 
 
 @contextlib.contextmanager
-def _naming_file(path):
-    """Add the path of a checkpoint to an error that does not name it."""
+def _path_in_errors(path):
+    """Add the path of a checkpoint to errors that do not contain it."""
     try:
         yield
     except ValueError as error:
@@ -49,11 +49,15 @@ def _naming_file(path):
 
 
 class CheckpointReader:
-    """An open file of a known layout: its `format`, and its arrays under the names of the layout.
+    """An open file of a known layout.
 
-    `archive` has the arrays under the names in the file, and the configuration next to it.
-    `image_spec` is that of `ImageModel`, which is assumed unless `records_images`. `processed_size`
-    is the size of the images that the image processor returns, or `None`.
+    Attributes:
+        format: the `Format` of the file.
+        naming: the `Naming` of its arrays.
+        archive: the arrays under their names in the file, and the configuration next to it.
+        records_images: whether the files record how images are resized and normalized.
+        image_spec: the recorded `ImageSpec`, or else the one of the ViT paper.
+        processed_size: size of the images that the recorded image processor returns, or `None`.
     """
 
     def __init__(self, archive, format, naming):
@@ -75,7 +79,7 @@ class CheckpointReader:
         return sorted({self.archive.dtypes[name] for name in stored})
 
     def head_state(self):
-        """Return `"zero"` or `"not finite"` for a head of zeros or with NaN; otherwise `None`."""
+        """Return the `head_state` of a `Summary`: `"zero"`, `"not finite"` or `None`."""
         names = {row.source for target, row in self._rows.items() if target.startswith("head/")}
         sources = [self.naming.sources[name] for name in names if name in self.naming.sources]
         arrays = [self.archive.read(source.name) for source in sources]
@@ -91,16 +95,16 @@ class CheckpointReader:
 
     @property
     def records_image_size(self):
-        """Whether the file determines the size of its images."""
+        """Whether the file determines the image size of its model."""
         return self.shape_of(POSITIONS) is not None or self.configured_size is not None
 
     @property
     def options_without_config(self):
-        """Options that are not recorded because there is no `config.json`."""
+        """Names of the options that are not recorded because there is no `config.json`."""
         return () if self.archive.config else self.format.config_options
 
     def options(self, num_heads=None, image_size=None):
-        """Return the options of the model that the file describes, at its own resolution.
+        """Return the options of the model that the file describes, at the image size of the file.
 
         The arguments are for a file that does not record them, as in `from_checkpoint`.
         """
@@ -112,23 +116,23 @@ class CheckpointReader:
                 "The arrays of `path`, and its config.json if there is one, must describe a Vision "
                 f"Transformer or a ResNet. Received: path={str(self.path)!r} ({error!r})"
             ) from error
-        # These follow from the arrays of the first block or unit.
+        # The arrays of the first block or unit determine these.
         first = "stages width" if is_resnet(options) else "depth num_heads mlp_dim"
         values = [getattr(options, name) for name in first.split()]
         if not all(values) or 0 in (getattr(options, "resnet_stages", values[0]) or ()):
             rule = "hold the arrays of all blocks and units, which determine "
             raise path_error(self.path, rule + first.replace(" ", ", "))
-        own_heads = getattr(options, "num_heads", None)
-        if num_heads not in (None, own_heads):
-            rule = f"be that of the file, {own_heads}"
+        recorded_heads = getattr(options, "num_heads", None)
+        if num_heads not in (None, recorded_heads):
+            rule = f"be that of the file, {recorded_heads}"
             raise ValueError(f"`num_heads` must {rule}. Received: num_heads={num_heads}")
         changes = {"patch_bias": True} if self._adds_bias else {}
         return options.replace(image_size=size, **changes)
 
     def assumed(self, options, num_heads=None):
-        """Return those of `options` that neither the arrays nor a `config.json` record, by name."""
+        """Return the `options`, by name, that neither the arrays nor a `config.json` record."""
         known = {
-            # The norm of the queries has the width of one head, which gives the number of heads.
+            # The norm of the queries has the width of one head, and so gives the number of heads.
             "num_heads": num_heads is not None or getattr(options, "qk_norm", False),
             # A model with the pooling "gap" may have the same arrays as one with "token".
             "pooling": getattr(options, "pooling", None) != "token",
@@ -144,7 +148,7 @@ class CheckpointReader:
 
     @property
     def _adds_bias(self):
-        """Whether the patch projection of the file has no bias, and gets one from the mean."""
+        """Whether absorbing the mean adds a bias to a patch projection without one."""
         has_kernel = self.shape_of(KERNEL) is not None
         return has_kernel and self.shape_of(BIAS) is None and set(self.image_spec.mean) != {0.5}
 
@@ -172,14 +176,14 @@ class CheckpointReader:
         heads = (getattr(blocks[0], "rows", blocks[0]).num_heads,) if blocks else (None,)
         stride = None if is_built_from_file else token_stride(model)
         target = shapes, stored_grid(model), *heads, stride
-        found, positions = self.match(model.name, *target, drop_head)
-        return self._values(found, variables, shapes, positions)
+        mapped, positions = self.match(model.name, *target, drop_head)
+        return self._values(mapped, variables, shapes, positions)
 
     def match(self, name, shapes, grid, num_heads, stride=None, drop_head=False):
         """Check names and shapes of the arrays against the `shapes` of a model's variables by path.
 
         `grid` and `num_heads` are `None` for a ResNet; `stride` is as in `rows_for_model`. Return a
-        list with an `Entry` for each array, and what `rows_for_model` returns.
+        list of `Entry` for the variables, and the result of `rows_for_model`.
         """
         wanted = [path for path in shapes if not (drop_head and path.startswith(HEAD_PATHS))]
         if self._adds_bias:
@@ -190,33 +194,33 @@ class CheckpointReader:
                     f"[-1, 1]. Received: path={str(self.path)!r}, with {self.image_spec}"
                 )
             wanted.remove(BIAS)
-        found, without_row = entries(self.format.rows, wanted)
+        mapped, unmapped = entries(self.format.rows, wanted)
         positions = rows_for_model(self, shapes, grid, stride)
         used = {
             row.source
             for row in self.format.rows
             if drop_head and any(target.startswith(HEAD_PATHS) for target in row.targets)
         }
-        options = {"fits_positions": positions is not None, "num_heads": num_heads}
-        misfit = functools.partial(_misfit, **options)
-        problems = mismatches(self.naming, found, shapes, misfit, used)
-        if without_row:
-            problems.append(_listed("without a place in this format", without_row))
+        fits_positions = positions is not None
+        misfit = functools.partial(_misfit, fits_positions=fits_positions, num_heads=num_heads)
+        problems = mismatches(self.naming, mapped, shapes, misfit, used)
+        if unmapped:
+            problems.append(_listed("without a place in this format", unmapped))
         if problems:
             rule = f"hold exactly the weights of the model {name!r}"
             received = f" ({self.format.name}), with {'; '.join(problems)}"
             raise path_error(self.path, rule, received)
-        return found, positions
+        return mapped, positions
 
-    def _values(self, found, variables, shapes, positions):
-        # Sorted such that an array of stacked blocks is read once.
+    def _values(self, mapped, variables, shapes, positions):
+        # Sorted, so that an array of stacked blocks is read once.
         def place(entry):
             source = self.naming.sources[entry.source]
             return (source.index is not None, source.name if source.index is not None else "")
 
         read_finite = functools.lru_cache(maxsize=1)(self._read_finite)
         has_zero_heads = []
-        for entry in sorted(found, key=place):
+        for entry in sorted(mapped, key=place):
             source = self.naming.sources[entry.source]
             array = read_finite(source.name)
             array = array if source.index is None else array[source.index]
@@ -237,7 +241,7 @@ class CheckpointReader:
             logger.warning(text, self.path)
 
     def _centered(self, path, value, shapes):
-        """Return the value of a variable of a model that takes images in [-1, 1]."""
+        """Return the value of a variable for a model that takes images in [-1, 1]."""
         if path not in (KERNEL, BIAS) or self.image_spec.is_centered:
             return value
         (entry,), _ = entries(self.format.rows, [KERNEL])
@@ -251,7 +255,7 @@ class CheckpointReader:
         """Raise an error if a value is infinite in the variable's dtype."""
         if value.dtype.name == variable.dtype:
             return
-        # JAX casts arrays with NumPy, which warns of an overflow.
+        # On JAX, NumPy casts the array, and warns of an overflow.
         with np.errstate(over="ignore"):
             is_finite = ops.all(ops.isfinite(ops.cast(value, variable.dtype)))
         if not is_finite:
@@ -261,27 +265,27 @@ class CheckpointReader:
     def _read_finite(self, name):
         array = self.archive.read(name)
         if not np.isfinite(array).all():
-            found = f", whose array {name!r} has NaN or infinity"
-            raise path_error(self.path, "hold finite numbers", found)
+            received = f", whose array {name!r} has NaN or infinity"
+            raise path_error(self.path, "hold finite numbers", received)
         return array
 
 
-def mismatches(naming, found, shapes, misfit, used=()):
-    """List, as texts, the arrays of a file that are unused, missing or misshapen for a model.
+def mismatches(naming, mapped, shapes, misfit, used=()):
+    """Describe the arrays that are unused, missing or misshapen for a model, one text per kind.
 
     Args:
         naming: the `Naming` of the file.
-        found: an `Entry` for each variable to fill.
+        mapped: a list of `Entry` for the variables to fill.
         shapes: shapes of the variables by path.
         misfit: `misfit(entry, actual, targets)` returns the shape that an array should have for
-            variables of the shapes `targets`; `None` if its own shape, `actual`, can be read.
-        used: names of arrays that are not for variables to fill, and not unused.
+            variables of the shapes `targets`; `None` if its shape, `actual`, can be read.
+        used: names of other arrays that are expected, such as a head that is dropped.
     """
-    used = {entry.source for entry in found} | set(used)
-    missing = [repr(entry.source) for entry in found if entry.source not in naming.shapes]
+    used = {entry.source for entry in mapped} | set(used)
+    missing = [repr(entry.source) for entry in mapped if entry.source not in naming.shapes]
     unused = [repr(naming.sources[name].name) for name in naming.shapes if name not in used]
     misshapen = []
-    for entry in found:
+    for entry in mapped:
         actual = naming.shapes.get(entry.source)
         targets = [shapes[path] for path in entry.targets]
         if actual is not None and (expected := misfit(entry, actual, targets)) is not None:

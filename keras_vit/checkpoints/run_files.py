@@ -1,4 +1,4 @@
-"""The directory of a training run, as far as models are read from it."""
+"""The files of a training run's directory: find its models, and read what `run.json` records."""
 
 import json
 import math
@@ -16,7 +16,7 @@ MODELS = (BEST_MODEL, LAST_MODEL, AVERAGED_MODEL, PREDICTOR_MODEL)
 
 
 def find_model(path):
-    """Return the model file of a path: itself, or the best model of a run's directory."""
+    """Return the best model's file for the directory of a run, and any other path unchanged."""
     path = pathlib.Path(path).expanduser()
     return path / BEST_MODEL if path.is_dir() and (path / RUN_FILE).is_file() else path
 
@@ -32,27 +32,27 @@ def run_of(model_path):
 
 
 def run_metadata(model_path, image_size):
-    """Return what is known of a model that a run saved: its data, origin and accuracy.
+    """Return the data, the origin and the accuracy of a model that a run saved.
 
     Args:
-        model_path: path of the model file; `{}` is returned for a model of no run.
-        image_size: `(height, width)` of the model as it is used: at another size than in training
-            the accuracy is another.
+        model_path: path of the model file; for a model of no run, `{}` is returned.
+        image_size: `(height, width)` that the model is used with. The accuracy is returned only for
+            the image size of the training.
     """
     run = run_of(model_path)
     if not run:
         return {}
     metadata, recipe = {"data": run.get("data"), "trained_from": run.get("model")}, run["recipe"]
-    # If the weights are averaged, the run evaluates the averages.
+    # With an EMA of the weights, the run evaluates the averaged model.
     last = LAST_MODEL if recipe.get("ema_momentum") is None else AVERAGED_MODEL
     metrics = pathlib.Path(model_path).with_name(METRICS_FILE)
     is_measured = pathlib.Path(model_path).name in (BEST_MODEL, last) and "class_names" in run
     if is_measured and tuple(image_size) == (recipe["image_size"],) * 2 and metrics.is_file():
         epochs = map(json.loads, metrics.read_text(encoding="utf-8").splitlines())
         # Only models of a finite loss are saved.
-        saved = [one for one in epochs if math.isfinite(one.get("val_loss") or math.nan)]
-        found = [one["val_accuracy"] for one in saved if "val_accuracy" in one]
-        if found:
+        saved = [row for row in epochs if math.isfinite(row.get("val_loss") or math.nan)]
+        accuracies = [row["val_accuracy"] for row in saved if "val_accuracy" in row]
+        if accuracies:
             is_best = pathlib.Path(model_path).name == BEST_MODEL
-            metadata["validation_accuracy"] = max(found) if is_best else found[-1]
+            metadata["validation_accuracy"] = max(accuracies) if is_best else accuracies[-1]
     return metadata

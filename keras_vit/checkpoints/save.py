@@ -1,4 +1,4 @@
-"""Write the weights of a model to a file that another project reads."""
+"""Save models in the checkpoint layouts of other projects, after checking that nothing is lost."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ from keras_vit.checkpoints.configuration import (
 )
 from keras_vit.checkpoints.formats import recognize, written_formats
 from keras_vit.checkpoints.reader import CheckpointReader
-from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, check_channels, released
+from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, check_channels, release
 from keras_vit.checkpoints.weight_map import POSITIONS, entries
 from keras_vit.core.arguments import check_choice, path_error
 from keras_vit.core.files import replacing
@@ -38,33 +38,12 @@ from keras_vit.models.options import is_resnet, option_differences
 from keras_vit.models.structure import stored_size
 from keras_vit.models.surgery import resize, with_float_kernels
 
-
-def at_stored_size(model):
-    """Return a plain model; one of any size at its `stored_size`."""
-    takes_any_size = options_of(model).image_size is None
-    model = with_float_kernels(model)
-    return resize(model, stored_size(model)) if takes_any_size else model
-
-
-class ModelArchive(ArrayArchive):
-    """The variables of a model, with the attributes of `ArrayArchive` and `model`."""
-
-    def __init__(self, model, path, config):
-        super().__init__(path, {variable.path: variable for variable in model.weights}, config)
-        self.model = model
-        self.dtypes = {variable.path: variable.dtype for variable in model.weights}
-
-    def read(self, name):
-        """Return the value of the variable of that path."""
-        return keras.ops.convert_to_numpy(self._arrays[name].value)
-
-
-# Options of which other projects have no models but with these values.
+# Options that only this package has, and their values in models of other projects.
 OWN_OPTIONS = {"position_placement": "stem", "axial": False}
 # Position embeddings that no other project has.
 OWN_EMBEDDINGS = ("learned2d", "relative")
-# Options that an error names where a layout refuses the model.
-NAMED = ("pooling", "class_token", "representation_size", "num_classes", "activation", "qkv_bias")
+# Options that an error lists if a file of the layout would not describe a model.
+LISTED = ("pooling", "class_token", "representation_size", "num_classes", "activation", "qkv_bias")
 
 
 def save_checkpoint(
@@ -76,34 +55,34 @@ def save_checkpoint(
 ) -> None:
     """Write the weights of a model to a file that another project reads.
 
-    The file at `path` is replaced when the new one is complete. A model of any image size is
-    written at the size of its position embeddings.
+    An existing file is replaced when the new one is complete. A model of any image size is written
+    at the size of its position embeddings.
 
     Args:
         model: a model of this package.
-        path: path of the `.npz` file to write; or, for timm and transformers, of the directory of
+        path: path of the `.npz` file to write. For timm and transformers, path of a directory for
             `model.safetensors`, `config.json` and the other files of the project, or of a
-            `.safetensors` file for the weights alone. For transformers before version 5 in
-            TensorFlow it is a directory or an `.h5` file too.
+            `.safetensors` file for the weights alone. For TensorFlow models of transformers before
+            version 5, path of a directory or an `.h5` file.
         format: name of the layout, such as `"google"` (vit_jax), `"timm"`, `"huggingface"` or
-            `"huggingface_tf"`, a key of `keras_vit.checkpoints.formats.FORMATS`. `"huggingface"`
-            and `"timm"` are the layout of the project that the model was read from, or else the
-            first one that can describe it: ViT, DeiT, DINOv2, CLIP and others. `None` for the
-            layout of the path's suffix that the model was read from, or else the first one that
-            can describe it; a directory has no suffix, and needs a name.
-        class_names: names of the classes, for the `config.json`; `None` for those of the model. If
-            they are given and there is no such file, a warning is logged.
+            `"huggingface_tf"`, a key of `keras_vit.checkpoints.formats.FORMATS`. `"timm"` and
+            `"huggingface"` stand for all layouts of the project (ViT, DeiT, DINOv2, CLIP and
+            others): the layout that the model was read from, or else the first that can describe
+            the model. `None` stands for all layouts with the suffix of `path`; a directory needs a
+            name.
+        class_names: names of the classes, for the `config.json`; `None` for the names of the model.
+            A warning is logged if names are given and no `config.json` is written.
         normalization: `(mean, standard_deviation)` of pixels in [0, 1], each a tuple of one number
-            or of one per channel, with which the files of timm and transformers take images: their
-            patch projection and their configuration are for it. `None` for that of the model's
-            own files, `ImageModel.image_spec`; for weights alone it is that which is recorded
-            next to them, or the images are in [-1, 1]. The `.npz` layouts always take these.
+            or of one per channel, for the patch projection and the configuration of timm and
+            transformers. `None` for the normalization of `ImageModel.image_spec`, or, for weights
+            alone, for the recorded one next to them, and [-1, 1] without a record. The `.npz`
+            layouts always take images in [-1, 1].
 
     Raises:
-        ValueError: if the layout cannot represent something in the model, such as register tokens;
-            a weight is not finite; `path` is of another kind, or a directory with weights that
-            would be read with the new `config.json`; or the class names are not as many different
-            names as classes.
+        ValueError: if the layout cannot represent a part of the model, such as register tokens; a
+            weight is not finite; `path` has the wrong kind, or is a directory with other weights
+            that would be read with the new `config.json`; or the class names are not unique, or
+            not one per class.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -116,7 +95,7 @@ def save_checkpoint(
     if format is None and suffix in {row.suffix for row in formats.values()}:
         format = format_for(model, suffix)
     check_choice("format", format, tuple(formats))
-    format = _format_of(formats[format], path)
+    format = _format_for_suffix(formats[format], path)
     path = _target_path(path, format)
     model = at_stored_size(model)
     options = options_of(model).resolved()
@@ -124,26 +103,26 @@ def save_checkpoint(
         class_names = check_class_names(class_names, num_classes=options.num_classes)
     check_finite(model, dtype="float32")
     is_directory = path.suffix != format.suffix
-    # Weights alone are read with the configuration that is next to them.
+    # Weights alone are read with the configuration next to them.
     has_present = format.config_files and not is_directory
     present = read_configuration(path.parent) if has_present else ({}, {})
-    own = image_spec_of(model)
-    read = own if is_directory else recorded_images(*present, path) or WHOLE_IMAGE
+    image_spec = image_spec_of(model)
+    recorded = image_spec if is_directory else recorded_images(*present, path) or WHOLE_IMAGE
     if normalization is None or not format.config_files:
-        normalization = read.normalization
+        normalization = recorded.normalization
     mean, deviation = normalization
-    image_spec = dataclasses.replace(own, mean=mean, deviation=deviation)
+    image_spec = dataclasses.replace(image_spec, mean=mean, deviation=deviation)
     if is_directory:
         names = class_names or getattr(model, "class_names", None)
         names = names and list(names)
-        format, arrays, files = stored_in(model, options, format, image_spec, names)
+        format, arrays, files = as_files(model, options, format, image_spec, names)
         path = path / format.name_in_directory
         _check_not_hidden(path, files)
     else:
         if class_names is not None:
             logger.warning("%s does not record the names of the classes", path)
         try:
-            format, arrays, files = stored_in(model, options, format, image_spec, present=present)
+            format, arrays, files = as_files(model, options, format, image_spec, present=present)
         except ValueError as error:
             if not present[0]:
                 raise
@@ -158,9 +137,9 @@ def save_checkpoint(
 
 
 def _record_thresholds(model, format, files, present, path):
-    """Record in the `config.json` that a model is multi-label, or log what is lost.
+    """Record in the `config.json` that a model is multi-label, or warn if this is impossible.
 
-    `present` is the `config.json` next to weights alone.
+    `present` is the existing `config.json` next to weights alone.
     """
     thresholds, record = getattr(model, "thresholds", None), format.multi_label
     is_recorded = bool(record) and record.items() <= present.items()
@@ -177,21 +156,21 @@ def _record_thresholds(model, format, files, present, path):
         is_recorded = True
     if not is_recorded:
         logger.warning(
-            "%s does not record that an image may have several labels: the probabilities are "
-            "sigmoids, and `model.thresholds` are lost",
+            "%s does not record that the model is multi-label: sigmoid probabilities and "
+            "`model.thresholds` are lost",
             path,
         )
     elif set(thresholds) != {0.5}:
         logger.warning("%s does not record `model.thresholds`: they are read as 0.5", path)
 
 
-def stored_in(model, options, format, image_spec, class_names=None, present=None):
-    """Return the first layout of a project that can describe a model, its arrays and JSON files.
+def as_files(model, options, format, image_spec, class_names=None, present=None):
+    """Return the first layout of a family that can describe a model, its arrays and JSON files.
 
-    Weights alone have no such files: `present` is the configuration next to them.
+    For weights alone, `present` is the configuration next to them, and there are no JSON files.
     """
     values, errors = values_of(model), []
-    for row in _layouts(format, values, getattr(model, "layout", None)):
+    for row in _candidates(format, values, getattr(model, "layout", None)):
         try:
             check_describable(row, options)
             arrays, files = arrays_of(values, options, row, image_spec), {}
@@ -206,20 +185,20 @@ def stored_in(model, options, format, image_spec, class_names=None, present=None
         for name, value in lost.items():
             text = f"{row.name} files do not record {name}: "
             if value is None:
-                text += f"give {name}={getattr(options, name)!r} when this one is read"
+                text += f"give {name}={getattr(options, name)!r} when the file is read"
             else:
-                text += f"{getattr(options, name)!r} becomes {value!r} when this one is read"
+                text += f"{getattr(options, name)!r} becomes {value!r} when the file is read"
             logger.warning("%s", text)
         return row, arrays, files
-    # That of the layout of the model, or else the first.
+    # Prefer the error of the layout that the model was read from.
     raise max(errors, key=lambda error: error[0])[1]
 
 
-def _layouts(format, paths, preferred):
-    """Return the layouts in the files of `format` that a name means: all those of a family.
+def _candidates(format, paths, preferred):
+    """Return `format` and the other layouts of its family with the same suffix, the best first.
 
-    Those that have a place for all of a model's variables come first, `preferred`, the name of a
-    layout, before others.
+    Layouts with a row for each variable of a model come first, and among equals the layout of the
+    name `preferred`.
     """
     family = [
         row
@@ -232,34 +211,34 @@ def _layouts(format, paths, preferred):
 
 
 def format_for(model, suffix):
-    """Return the name of a layout in files of a suffix that has a place for all weights.
+    """Return the name of a layout for files of a suffix that has a row for each variable.
 
-    It is the layout that the model was read from, if possible, or else the first one. If there is
-    none, return the first layout of this suffix.
+    Prefer the layout that the model was read from. If no layout has all rows, return the first of
+    this suffix.
     """
     options = options_of(model).resolved()
     paths = [variable.path for variable in model.weights]
     rows = [row for row in written_formats().values() if row.suffix == suffix]
     rows.sort(key=lambda row: row.name != getattr(model, "layout", None))
-    return next((row.name for row in rows if _has_place(row, options, paths)), rows[0].name)
+    return next((row.name for row in rows if _has_rows(row, options, paths)), rows[0].name)
 
 
-def _has_place(row, options, paths):
-    """Return whether a layout has a place for the variables of these paths."""
+def _has_rows(row, options, paths):
+    """Return whether a layout can describe a model and has a row for each of its variables."""
     with contextlib.suppress(ValueError):
         check_describable(row, options)
         return not entries(row.rows, paths)[1]
     return False
 
 
-def _format_of(format, path):
-    """Return the layout of the same project in files of the path's suffix, if there is one."""
+def _format_for_suffix(format, path):
+    """Return the layout of the same family for the suffix of a path, or else `format`."""
     rows = [row for row in written_formats().values() if format.name in (row.name, row.family)]
     return next((row for row in rows if str(path).endswith(row.suffix)), format)
 
 
 def _target_path(path, format):
-    """Return the path to write, which must be one of the kind that the format has."""
+    """Return the expanded path; raise an error if it is not of the kind that the format writes."""
     path = pathlib.Path(path).expanduser()
     kind, fits = f"a {format.suffix} file", path.suffix == format.suffix and not path.is_dir()
     fits = fits and not path.name.endswith(WEIGHTS_SUFFIX)
@@ -272,7 +251,7 @@ def _target_path(path, format):
 
 
 def _check_not_hidden(path, files):
-    """Raise an error if files that stay in the directory would be taken for those of the model."""
+    """Raise an error if other files in the directory would be read with, or instead of, the new."""
     reasons = {PROCESSOR: f"is read instead of {PREPROCESSOR}"} if PREPROCESSOR in files else {}
     if path.name == TF_MODEL:
         reasons |= dict.fromkeys((MODEL, SHARD_INDEX), f"is read instead of {TF_MODEL}")
@@ -287,28 +266,28 @@ def _check_not_hidden(path, files):
 def write_files(path, arrays, files, image_size, **metadata):
     """Write the arrays, and the JSON files next to them: all files, or none.
 
-    `metadata` are strings that a `.safetensors` file holds, too.
+    `metadata` are strings for a `.safetensors` file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        # The last ones are renamed first: the configuration is in its place before the weights.
-        part = stack.enter_context(replacing(path))
-        parts = {name: stack.enter_context(replacing(path.with_name(name))) for name in files}
+        # The stack renames in reverse order: the configuration is in place before the weights.
+        temporary = stack.enter_context(replacing(path))
+        temporaries = {name: stack.enter_context(replacing(path.with_name(name))) for name in files}
         for name, contents in files.items():
             text = json.dumps(contents, indent=2) + "\n"
-            parts[name].write_text(text, encoding="utf-8")
-        WRITERS[path.suffix](part, arrays, image_size, **metadata)
+            temporaries[name].write_text(text, encoding="utf-8")
+        WRITERS[path.suffix](temporary, arrays, image_size, **metadata)
 
 
 def size_to_record(options):
-    """Return the image size of a model whose grid of patches is not square, or `None`."""
+    """Return the image size if the grid of patches is not square, otherwise `None`."""
     grid = options.grid
     return options.image_size if grid is not None and grid[0] != grid[1] else None
 
 
 def values_of(model):
     """Return the values of a model's variables by path, in float32."""
-    # Other projects do not read NumPy's form of bfloat16.
+    # Other projects cannot read NumPy's representation of bfloat16.
     return {
         v.path: keras.ops.convert_to_numpy(keras.ops.cast(v.value, "float32"))
         for v in model.weights
@@ -316,14 +295,15 @@ def values_of(model):
 
 
 def check_describable(format, options):
-    """Raise `ValueError` for a model that the project of a layout does not have."""
+    """Raise `ValueError` if the project of a layout cannot have a model of these options."""
     if is_resnet(options):
         if not format.has_resnets:
             raise ValueError(f"`model` must be for {format.name!r} files. Received: a ResNet")
         return
-    own = [name for name, value in OWN_OPTIONS.items() if getattr(options, name) != value]
-    own += ["position_embedding"] * (options.position_embedding in OWN_EMBEDDINGS)
-    if names := own + format.refused(options):
+    names = [name for name, value in OWN_OPTIONS.items() if getattr(options, name) != value]
+    names += ["position_embedding"] * (options.position_embedding in OWN_EMBEDDINGS)
+    names += format.refused(options)
+    if names:
         raise _not_describable(format, options, names)
 
 
@@ -331,24 +311,24 @@ def arrays_of(values, options, format, image_spec):
     """Return the arrays of a file by name.
 
     Args:
-        values: values of the model's variables, see `values_of`.
+        values: result of `values_of`.
         options: options of the model.
         format: the `Format` of the file.
         image_spec: the `ImageSpec` of the file.
 
     Raises:
-        ValueError: if the layout has no place for something in the model.
+        ValueError: if the layout cannot represent a part of the model.
     """
     values = dict(values)
     if KERNEL in values and not image_spec.is_centered:
         check_channels(image_spec, options.image_channels, "`normalization`")
-        values |= released(values, image_spec)
+        values |= release(values, image_spec)
     if not format.has_patch_bias(options):
         values = _without_patch_bias(format, values, options)
-    values = _with_positions_of(format, values, options)
-    found, without_row = entries(format.rows, values)
-    if without_row:
-        listed = ", ".join(without_row[:4]) + (" ..." if len(without_row) > 4 else "")
+    values = _with_stored_positions(format, values, options)
+    mapped, unmapped = entries(format.rows, values)
+    if unmapped:
+        listed = ", ".join(unmapped[:4]) + (" ..." if len(unmapped) > 4 else "")
         raise ValueError(
             f"`model` must have nothing that {format.name} files have no place for. "
             f"Received: a model with {listed}"
@@ -357,25 +337,25 @@ def arrays_of(values, options, format, image_spec):
         entry.source: TRANSFORMS[entry.transform].write(
             [values[target] for target in entry.targets], getattr(options, "num_heads", None)
         )
-        for entry in found
+        for entry in mapped
     }
     arrays |= format.constants(options)
     return {format.spell(name, options): array for name, array in arrays.items()}
 
 
 def _without_patch_bias(format, values, options):
-    """Return the values of a model whose project has no bias in the patch projection."""
+    """Return the values for a project whose patch projection has no bias."""
     bias = values.pop(BIAS, None)
     if bias is None or not bias.any():
         return values
     if options.position_embedding != "learned":
         raise _not_describable(format, options, ["patch_bias", "position_embedding"])
-    # A bias adds the same to each patch, as an addition to their positions does.
+    # A bias adds the same vector to each patch: it can be added to their positions instead.
     is_patch = np.arange(values[POSITIONS].shape[1])[:, None] >= options.num_prefix_tokens
     return {**values, POSITIONS: values[POSITIONS] + is_patch * bias}
 
 
-def _with_positions_of(format, values, options):
+def _with_stored_positions(format, values, options):
     """Return the values, with the position embedding as the layout stores it."""
     if is_resnet(options):
         return values
@@ -394,7 +374,7 @@ def _with_positions_of(format, values, options):
 
 
 def lost_options(arrays, configuration, options, format):
-    """Return the options that a file does not record, and the values with which it is read.
+    """Return the options that a file does not record, and the values that are read instead.
 
     The value is `None` for an option that must be given when the file is read.
 
@@ -405,7 +385,7 @@ def lost_options(arrays, configuration, options, format):
         format: the `Format` of the file.
 
     Raises:
-        ValueError: if a file would be read as another model than the one written.
+        ValueError: if the file would be read as a different model.
     """
     archive = ArrayArchive(f"the {format.name} file", arrays, *configuration)
     num_heads, size = getattr(options, "num_heads", None), options.image_size
@@ -413,23 +393,23 @@ def lost_options(arrays, configuration, options, format):
         checkpoint = CheckpointReader(archive, *recognize(archive, format.name))
         read = checkpoint.options(num_heads, size)
     except ValueError as error:
-        names = [name for name in NAMED if hasattr(options, name)]
+        names = [name for name in LISTED if hasattr(options, name)]
         raise _not_describable(format, options, names) from error
     if type(read) is not type(options):
         raise _not_describable(format, options, ["num_classes"])
     read_size = _read_option("image_size", checkpoint, num_heads)
     if checkpoint.shape_of(POSITIONS) is not None and read_size not in (None, size):
         raise _not_describable(format, options, ["image_size"])
-    # The arrays contain the values of these two.
+    # The arrays contain these two.
     ignored = {"layer_scale", "patch_bias"}
     positions = getattr(options, "position_embedding", None)
     if positions == "sincos2d" and positions not in format.position_embeddings:
-        # They become a learned table.
+        # The sines and cosines are written as a learned table.
         ignored.add("position_embedding")
     compared = [name for name in (*options.names(), *options.names("size")) if name not in ignored]
     lost = {name: value for name, (_, value) in option_differences(options, read, compared).items()}
     logged = {"epsilon"}
-    # Another GELU changes outputs little, another activation does not.
+    # The two GELUs differ little: only another activation is an error.
     if "gelu" in str(getattr(options, "activation", "")):
         logged.add("activation")
     if fatal := sorted(set(lost) - logged):
@@ -442,7 +422,7 @@ def lost_options(arrays, configuration, options, format):
 
 
 def _read_option(name, checkpoint, num_heads, image_size=None):
-    """Return an option as it is read with these arguments, `None` if the reader asks for more."""
+    """Return an option as read with these arguments, or `None` if more arguments are needed."""
     with contextlib.suppress(ValueError):
         return getattr(checkpoint.options(num_heads, image_size), name)
 
@@ -453,3 +433,23 @@ def _not_describable(format, options, names):
         f"`model` must be one that {format.name} files can describe. "
         f"Received: a model with {values}"
     )
+
+
+def at_stored_size(model):
+    """Return the model without LoRA and quantization; a model of any size at its `stored_size`."""
+    takes_any_size = options_of(model).image_size is None
+    model = with_float_kernels(model)
+    return resize(model, stored_size(model)) if takes_any_size else model
+
+
+class ModelArchive(ArrayArchive):
+    """The variables of a model as an archive, which also has the `model`."""
+
+    def __init__(self, model, path, config):
+        super().__init__(path, {variable.path: variable for variable in model.weights}, config)
+        self.model = model
+        self.dtypes = {variable.path: variable.dtype for variable in model.weights}
+
+    def read(self, name):
+        """Return the value of the variable of that path."""
+        return keras.ops.convert_to_numpy(self._arrays[name].value)

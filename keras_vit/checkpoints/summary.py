@@ -1,4 +1,4 @@
-"""The contents of a checkpoint file, without loading it."""
+"""Describe a checkpoint file without loading it, and compare two of them."""
 
 import dataclasses
 import math
@@ -25,12 +25,12 @@ class Summary:
         variant: name of the builder of this architecture, or `None` if only `vision_transformer`
             or `resnet` builds it.
         options: options of `vision_transformer` or `resnet`, at the image size of the file.
-        dtypes: names of the dtypes in which the arrays are stored.
-        class_names: names of the classes that are recorded, or `None`.
+        dtypes: names of the dtypes of the arrays.
+        class_names: recorded names of the classes, or `None`.
         parameters: number of parameters.
-        head_state: `"zero"` if all weights of the head are zero, `"not finite"` if one is NaN or
-            infinite, so that the file cannot be loaded; otherwise `None`.
-        ignored: arrays that are not part of the model, such as the state of an optimizer.
+        head_state: `"zero"` if all weights of the head are zero; `"not finite"` if one is NaN or
+            infinite, and so the file cannot be loaded; otherwise `None`.
+        ignored: names of arrays that are not part of the model, such as the state of an optimizer.
     """
 
     path: str
@@ -50,10 +50,10 @@ def inspect_checkpoint(
     image_size: int | tuple[int, int] | None = None,
     format: str | None = None,
 ) -> Summary:
-    """Describe the contents of a checkpoint file, without loading it.
+    """Describe a checkpoint file without loading it.
 
-    Names and shapes of all arrays are checked against the model. Only the values of the head are
-    read.
+    The names and shapes of all arrays are checked against the model. Only the values of the head
+    are read.
 
     Args:
         path: as in `from_checkpoint`.
@@ -97,21 +97,21 @@ def inspect_checkpoint(
 
 
 def variant_differences(options, variant):
-    """Return one line per option that differs from those of a variant."""
+    """Return one line per option that differs from the options of a variant."""
     different = size_differences(variant, options)
     if "family" not in different:
         different |= changed_options(options, variant)
-    return [f"{name}: {ours}, not {its}" for name, (ours, its) in different.items()]
+    return [f"{name}: {value}, not {usual}" for name, (value, usual) in different.items()]
 
 
 def compare_checkpoints(path, other, num_heads=None, image_size=None):
-    """Return one line per difference of two checkpoints: of options, names of classes, and values.
+    """Return one line per difference of two checkpoints, in options, class names and values.
 
     Args:
         path: as in `from_checkpoint`.
-        other: another such path.
-        num_heads: as in `from_checkpoint`, for both.
-        image_size: as in `from_checkpoint`, for both.
+        other: path of the other checkpoint.
+        num_heads: as in `from_checkpoint`, for both checkpoints.
+        image_size: as in `from_checkpoint`, for both checkpoints.
 
     Returns:
         A list of strings.
@@ -119,28 +119,28 @@ def compare_checkpoints(path, other, num_heads=None, image_size=None):
     models = [
         from_checkpoint(file, image_size=image_size, num_heads=num_heads) for file in (path, other)
     ]
-    ours, theirs = (model.options for model in models)
-    different = size_differences(ours, theirs)
+    options, other_options = (model.options for model in models)
+    different = size_differences(options, other_options)
     if "family" not in different:
-        names = [*ours.names(), *ours.names("size", "training")]
-        different = option_differences(ours, theirs, names)
-    lines = [f"{name}: {own!r} and {its!r}" for name, (own, its) in different.items()]
-    named = (inspect_checkpoint(file, num_heads, image_size).class_names for file in (path, other))
-    # A different number of classes is a difference of options.
-    for index, (a, b) in enumerate(zip(*(names or () for names in named), strict=False)):
+        names = [*options.names(), *options.names("size", "training")]
+        different = option_differences(options, other_options, names)
+    lines = [f"{name}: {a!r} and {b!r}" for name, (a, b) in different.items()]
+    names = (inspect_checkpoint(file, num_heads, image_size).class_names for file in (path, other))
+    # A different number of classes is listed among the options.
+    for index, (a, b) in enumerate(zip(*(each or () for each in names), strict=False)):
         lines += [f"class {index}: {a!r} and {b!r}"] if a != b else []
     return lines + _value_differences(*models)
 
 
 def _value_differences(model, other):
     """Return one line per variable that only one model has, or whose shape or values differ."""
-    ours, theirs = ({v.path: v for v in m.weights} for m in (model, other))
+    first, second = ({v.path: v for v in m.weights} for m in (model, other))
     lines = []
-    for path in dict.fromkeys((*ours, *theirs)):
-        if path not in ours or path not in theirs:
-            lines.append(f"{path}: only in the {'first' if path in ours else 'second'}")
+    for path in dict.fromkeys((*first, *second)):
+        if path not in first or path not in second:
+            lines.append(f"{path}: only in the {'first' if path in first else 'second'}")
             continue
-        a, b = (keras.ops.convert_to_numpy(each[path].value) for each in (ours, theirs))
+        a, b = (keras.ops.convert_to_numpy(values[path].value) for values in (first, second))
         if a.shape != b.shape:
             lines.append(f"{path}: {a.shape} and {b.shape}")
         elif not np.array_equal(a, b):

@@ -1,6 +1,6 @@
-"""Changes of the layout and the scale of arrays between files and variables; each is invertible.
+"""Convert arrays of files to values of variables, and back: axes, heads, and normalization.
 
-A transform converts one array of a file to one or more variables of the model, and back.
+A `Transform` converts one array of a file to one or more variables of the model, and back.
 """
 
 import dataclasses
@@ -11,15 +11,16 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """An invertible change of layout.
+    """An invertible conversion between one array and one or more variables.
 
     Args:
-        meaning: the change when a file is read, for the documentation.
-        shape: `shape(shapes, num_heads)` returns the shape of the array, given those of the
-            variables, and the attention heads of the model.
+        meaning: the conversion when a file is read, for the documentation.
+        shape: `shape(shapes, num_heads)` returns the shape of the array, given the shapes of the
+            variables and the model's number of attention heads.
         read: `read(array, shapes)` returns the values of the variables.
         write: `write(values, num_heads)` returns the array.
-        accepts: `accepts(actual, expected)` returns whether an array of the actual shape is read.
+        accepts: `accepts(actual, expected)` returns whether an array of the shape `actual` can be
+            read where `shape` returns `expected`.
     """
 
     meaning: str
@@ -29,7 +30,7 @@ class Transform:
     accepts: Callable = lambda actual, expected: actual == expected
 
 
-def _one(meaning, shape, read, write, **options):
+def _single(meaning, shape, read, write, **options):
     """Return a transform between one array and one variable."""
     return Transform(
         meaning,
@@ -46,12 +47,12 @@ def _reshaped(meaning, shape, **options):
     def write(value, num_heads):
         return value.reshape(shape(value.shape, num_heads))
 
-    return _one(meaning, shape, np.reshape, write, **options)
+    return _single(meaning, shape, np.reshape, write, **options)
 
 
 def _transposed(meaning, shape):
-    """Return a transform of a matrix of PyTorch, which is the transpose of a kernel."""
-    return _one(
+    """Return a transform of a PyTorch matrix, which is the transpose of a kernel."""
+    return _single(
         meaning,
         lambda target, num_heads: shape(target),
         lambda array, target: array.T.reshape(target),
@@ -59,37 +60,37 @@ def _transposed(meaning, shape):
     )
 
 
-def _split(meaning, part):
-    """Return a transform of an array that holds several variables, one after the other."""
+def _split(meaning, transform):
+    """Return a transform of an array that concatenates variables, each converted by `transform`."""
 
     def shape(shapes, num_heads):
-        length, *others = part.shape(shapes[:1], num_heads)
-        return (len(shapes) * length, *others)
+        length, *rest = transform.shape(shapes[:1], num_heads)
+        return (len(shapes) * length, *rest)
 
     return Transform(
         meaning,
         shape,
         lambda array, shapes: [
-            part.read(piece, [shape])[0]
+            transform.read(piece, [shape])[0]
             for piece, shape in zip(np.split(array, len(shapes)), shapes, strict=True)
         ],
-        lambda values, num_heads: np.concatenate([part.write([v], num_heads) for v in values]),
+        lambda values, num_heads: np.concatenate([transform.write([v], num_heads) for v in values]),
     )
 
 
-IDENTITY = _one(
-    "as it is",
+IDENTITY = _single(
+    "unchanged",
     lambda shape, num_heads: shape,
     lambda array, shape: array,
     lambda value, num_heads: value,
 )
 UNBATCHED = _reshaped("(rows, width) to (1, rows, width)", lambda shape, num_heads: shape[1:])
 DENSE = _transposed("(out, in) to (in, out)", lambda shape: shape[::-1])
-POSITION_ROWS = "; rows of class token and registers added where it has none"
+POSITION_ROWS = "; missing rows of class token and registers are zero"
 
 TRANSFORMS = {
     "identity": IDENTITY,
-    # `positions.py` adapts the rows to the tokens and the grid of the model.
+    # `position_rows.py` fits the rows to the tokens of the model.
     "positions": dataclasses.replace(IDENTITY, meaning=IDENTITY.meaning + POSITION_ROWS),
     "flat_positions": dataclasses.replace(UNBATCHED, meaning=UNBATCHED.meaning + POSITION_ROWS),
     "unbatched": UNBATCHED,
@@ -99,7 +100,7 @@ TRANSFORMS = {
         lambda shape: (shape[3], shape[0] * shape[1] * shape[2]),
     ),
     "dense": DENSE,
-    "convolution": _one(
+    "convolution": _single(
         "(out, in, height, width) to (height, width, in, out)",
         lambda shape, num_heads: (shape[3], shape[2], shape[0], shape[1]),
         lambda array, shape: array.transpose(2, 3, 1, 0),
@@ -119,12 +120,12 @@ TRANSFORMS = {
     ),
     # Flax kept GroupNorm's parameters in four dimensions until google/flax#1721.
     "group_norm": _reshaped(
-        "(1, 1, 1, channels) to (channels); one dimension is read too",
+        "(1, 1, 1, channels) to (channels); (channels) is read too",
         lambda shape, num_heads: (1, 1, 1, *shape),
         accepts=lambda actual, expected: actual in (expected, expected[3:]),
     ),
     "flat_group_norm": _reshaped(
-        "as it is; (1, 1, 1, channels) is read too",
+        "unchanged; (1, 1, 1, channels) is read too",
         lambda shape, num_heads: shape,
         accepts=lambda actual, expected: actual in (expected, (1, 1, 1, *expected)),
     ),
@@ -139,23 +140,24 @@ BIAS = "patch_embedding/projection/bias"
 
 
 def absorb(kernel, image_spec):
-    """Return the kernel for images in [-1, 1], and what is added to the bias, in float64.
+    """Absorb the normalization of pixels: return the kernel for images in [-1, 1], and a bias.
 
-    A model that was trained on `(p - mean) / deviation` of pixels `p` in [0, 1] computes the same
-    of `x = 2 p - 1` with the kernel `W / (2 deviation)` and with `sum(W (0.5 - mean) / deviation)`
-    added to the bias, as big_vision converts the weights of DeiT III (`models/vit.py`).
+    Let `W` be the kernel of a model trained on `(p - mean) / deviation`, for pixels `p` in [0, 1].
+    The kernel `W / (2 deviation)`, with `sum(W (0.5 - mean) / deviation)` added to the bias,
+    computes the same from `x = 2 p - 1`. big_vision converts the weights of DeiT III in the same
+    way (`models/vit.py`).
 
-    `kernel` is float32 `(height, width, channels, filters)`.
+    `kernel` is float32 `(height, width, channels, filters)`; the results are float64.
     """
     mean, deviation = _columns(image_spec)
     kernel = kernel.astype("float64")
     return kernel / (2 * deviation), _shift(kernel, mean, deviation)
 
 
-def released(values, image_spec):
+def release(values, image_spec):
     """Return kernel and bias, by path, for normalized images; the inverse of `absorb`.
 
-    `values` are those of a model for images in [-1, 1].
+    `values` are the values, by path, of a model for images in [-1, 1].
     """
     mean, deviation = _columns(image_spec)
     kernel = values[KERNEL].astype("float64") * (2 * deviation)
@@ -164,7 +166,7 @@ def released(values, image_spec):
 
 
 def check_channels(image_spec, channels, source):
-    """Raise an error if mean and deviation are neither one number nor one per channel."""
+    """Raise an error unless mean and deviation are one number or one per channel."""
     if any(len(values) not in (1, channels) for values in image_spec.normalization):
         raise ValueError(
             f"Mean and standard deviation of pixels must be one number or {channels}, one for each "
@@ -173,7 +175,7 @@ def check_channels(image_spec, channels, source):
 
 
 def _columns(image_spec):
-    """Return mean and deviation, float64 `(channels or 1, 1)`, as the last axes of a kernel."""
+    """Return mean and deviation, float64 `(channels or 1, 1)`, to broadcast with a kernel."""
     return (np.array(values, "float64")[:, None] for values in image_spec.normalization)
 
 

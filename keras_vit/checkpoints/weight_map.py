@@ -1,15 +1,15 @@
-"""Weight maps: the array of a file for each variable of the model."""
+"""Weight maps: the array, the variables of the model and the transform, one row per array."""
 
 import dataclasses
 import re
 
 # Names of kernel and bias, or of scale and offset, in PyTorch.
 TORCH_NAMES = ("weight", "bias")
-# Names of the layers of queries, keys and values.
+# Names of the three input projections of attention.
 QUERY_KEY_VALUE = ("query", "key", "value")
 # Path of the variable of learned position embeddings.
 POSITIONS = "position_embedding/embedding"
-# Transforms of the arrays that `positions.py` adapts to the tokens and the grid of the model.
+# Transforms of position embeddings, which `position_rows.py` fits to the model's tokens.
 POSITION_TRANSFORMS = ("positions", "flat_positions")
 
 
@@ -18,9 +18,9 @@ class Row:
     """One row of a weight map, used for reading and for writing.
 
     Args:
-        source: name of the array; `{i}` stands for the index of a block, `{n}` for its number from
+        source: name of the array; `{i}` stands for the index of a block, `{n}` for this index plus
             1, `{s}` and `{u}` for the stage and the number of a residual unit.
-        target: path of the variable, or paths of the variables, with `{i}`, or `{s}` and `{u}`.
+        target: path of a variable, or paths of several, with `{i}`, or `{s}` and `{u}`.
         transform: a name of `TRANSFORMS`.
     """
 
@@ -33,8 +33,8 @@ class Row:
         return (self.target,) if isinstance(self.target, str) else self.target
 
 
-def two(source, target, kernel="identity", bias="identity", names=("kernel", "bias")):
-    """Return the rows of a layer's kernel and bias."""
+def layer(source, target, kernel="identity", bias="identity", names=("kernel", "bias")):
+    """Return the rows of a layer's kernel and bias; `kernel` and `bias` are transforms."""
     return (
         Row(f"{source}{names[0]}", f"{target}/kernel", kernel),
         Row(f"{source}{names[1]}", f"{target}/bias", bias),
@@ -50,19 +50,19 @@ def norm(source, target, names=("scale", "bias"), transform="identity"):
 
 
 def torch_layer(source, target, kernel="dense", bias="identity"):
-    """Return the rows of a layer whose kernel is PyTorch's, by default `(outputs, inputs)`."""
-    return two(source, target, kernel, bias, TORCH_NAMES)
+    """Return the rows of a PyTorch layer, by default a dense one with a kernel `(out, in)`."""
+    return layer(source, target, kernel, bias, TORCH_NAMES)
 
 
-def heads(source, target, names):
-    """Return the rows of four projections whose kernels have an axis of heads, as in Flax."""
+def attention(source, target, names):
+    """Return the rows of an attention layer whose kernels have an axis of heads, as in Flax."""
     *inputs, output = names
-    rows = [
-        two(f"{source}{name}/", f"{target}/{ours}", "to_heads", "heads_bias")
+    layers = [
+        layer(f"{source}{name}/", f"{target}/{ours}", "to_heads", "heads_bias")
         for name, ours in zip(inputs, QUERY_KEY_VALUE, strict=True)
     ]
-    rows.append(two(f"{source}{output}/", f"{target}/output", "from_heads"))
-    return tuple(row for pair in rows for row in pair)
+    layers.append(layer(f"{source}{output}/", f"{target}/output", "from_heads"))
+    return tuple(row for rows in layers for row in rows)
 
 
 def torch_norm(source, target):
@@ -71,7 +71,7 @@ def torch_norm(source, target):
 
 
 def packed(source, target, names=QUERY_KEY_VALUE):
-    """Return the rows of PyTorch's kernel and bias for several layers of `target`."""
+    """Return the rows of one PyTorch layer that holds several layers of `target`."""
     return (
         Row(f"{source}weight", tuple(f"{target}/{name}/kernel" for name in names), "split_dense"),
         Row(f"{source}bias", tuple(f"{target}/{name}/bias" for name in names), "split"),
@@ -80,7 +80,7 @@ def packed(source, target, names=QUERY_KEY_VALUE):
 
 @dataclasses.dataclass(frozen=True)
 class StoredArray:
-    """Where an array is stored: under a name, whole or as one slice of stacked blocks."""
+    """The place of an array in a file: a name, and for stacked blocks an index along axis 0."""
 
     name: str
     index: int | None = None
@@ -88,9 +88,12 @@ class StoredArray:
 
 @dataclasses.dataclass
 class Naming:
-    """The arrays of a file under the names that a weight map has for them.
+    """The arrays of a file under the names of a weight map.
 
-    `sources` are their places in the file; `ignored` arrays are not part of the model.
+    Args:
+        sources: place of each array in the file.
+        shapes: shape of each array.
+        ignored: names in the file of arrays that are not part of the model.
     """
 
     sources: dict[str, StoredArray]
@@ -99,31 +102,32 @@ class Naming:
 
     @classmethod
     def of(cls, shapes, rename=lambda name: name, ignored="(?!)"):
-        """Return the arrays of these shapes under the names that `rename` gives them.
+        """Return a `Naming` of arrays, given their shapes by name in the file.
 
-        Arrays whose new names match the pattern `ignored`, and empty arrays, are left out.
+        `rename` is a function from a name in the file to the name in the weight map. Empty arrays,
+        and arrays whose new names match the pattern `ignored`, are left out.
         """
         naming = cls({}, {}, [])
         for name, shape in shapes.items():
-            # transformers has an array of no registers.
+            # Models of transformers without registers save an empty array for them.
             if re.match(ignored, rename(name)) or 0 in shape:
                 naming.ignored.append(name)
             else:
-                naming.add(rename(name), StoredArray(name), shape)
+                naming.add(rename(name), name, shape)
         return naming
 
-    def add(self, name, source, shape):
-        """Add an array; raise a `ValueError` if there is one of that name."""
+    def add(self, name, stored_name, shape, index=None):
+        """Add an array under a name; raise a `ValueError` if the name is taken."""
         if name in self.sources:
             raise ValueError(
                 "`path` must hold one array for each variable. "
-                f"Received: {self.sources[name].name!r} and {source.name!r}, which are the same"
+                f"Received: {self.sources[name].name!r} and {stored_name!r}, which are the same"
             )
-        self.sources[name] = source
+        self.sources[name] = StoredArray(stored_name, index)
         self.shapes[name] = tuple(shape)
 
-    def within(self, prefix):
-        """Return the same arrays of a file whose names have a prefix."""
+    def with_prefix(self, prefix):
+        """Return the same arrays for a file in which all names have a prefix."""
         sources = {
             name: dataclasses.replace(source, name=prefix + source.name)
             for name, source in self.sources.items()
@@ -134,13 +138,13 @@ class Naming:
         """Return the same arrays under other names."""
         naming = Naming({}, {}, self.ignored)
         for name, source in self.sources.items():
-            naming.add(rename(name), source, self.shapes[name])
+            naming.add(rename(name), source.name, self.shapes[name], source.index)
         return naming
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A row for certain variables: the name of the array and the paths of the variables."""
+    """A row with the indices filled in: the name of one array and the paths of its variables."""
 
     source: str
     targets: tuple[str, ...]
@@ -148,28 +152,28 @@ class Entry:
 
 
 def entries(rows, paths):
-    """Apply a weight map to the paths of a model's variables.
+    """Apply the rows of a weight map to the paths of a model's variables.
 
-    Return a list of `Entry`, and a list of the paths for which there is no row.
+    Return a list of `Entry`, and a list of the paths without a row.
     """
     by_target = {target: row for row in rows for target in row.targets}
-    found, without_row = {}, []
+    mapped, unmapped = {}, []
     present = set(paths)
     for path in paths:
         template, indices = template_of(path)
         row = by_target.get(template)
         targets = tuple(target.format(**indices) for target in row.targets) if row else ()
-        # One array may hold several variables, and the model may lack one of them.
+        # One array may hold several variables, some of which the model lacks.
         if row is None or not present.issuperset(targets):
-            without_row.append(path)
+            unmapped.append(path)
             continue
         source = row.source.format(**indices)
-        found[source] = Entry(source, targets, row.transform)
-    return list(found.values()), without_row
+        mapped[source] = Entry(source, targets, row.transform)
+    return list(mapped.values()), unmapped
 
 
 def template_of(path):
-    """Return the path with `{i}`, or `{s}` and `{u}`, for its numbers, and the numbers."""
+    """Return the path with `{i}`, or `{s}` and `{u}`, for its indices, and the indices by name."""
     if block := re.match(r"(block|position_embedding)_(\d+)/", path):
         i = int(block[2])
         return path.replace(block[0], f"{block[1]}_{{i}}/", 1), {"i": i, "n": i + 1}

@@ -1,4 +1,4 @@
-"""The table of published checkpoints, and its rows by name; nothing here needs Keras."""
+"""The catalog of published checkpoints, to list and to find them; Keras is not needed."""
 
 from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS, HUB_CHECKPOINTS, Checkpoint
 
@@ -8,14 +8,14 @@ __all__ = ["CHECKPOINTS", "Checkpoint", "find_checkpoint", "list_checkpoints"]
 
 
 def list_checkpoints(filter: str = "") -> tuple[Checkpoint, ...]:
-    """Return the table of published checkpoints, or the rows that a text selects.
+    """Return the published checkpoints, optionally filtered by words.
 
     Args:
-        filter: words; a row is listed if its name or URL contains all of them, in upper or lower
-            case.
+        filter: words separated by spaces; a row is listed if its name or URL contains all of them,
+            in upper or lower case.
 
     Returns:
-        A tuple of `Checkpoint` rows. `row.name` is a value of `weights`.
+        A tuple of `Checkpoint` rows. `row.name` is valid as `weights` of the builders.
 
     Example:
 
@@ -30,10 +30,10 @@ def list_checkpoints(filter: str = "") -> tuple[Checkpoint, ...]:
 
 
 def find_checkpoint(name: str, variant: str | None = None, argument: str = "name") -> Checkpoint:
-    """Return the row of a name.
+    """Return the published checkpoint of a name.
 
     Args:
-        name: whole name, such as `"ViT_B16/imagenet21k"`, or with a `variant` its tag alone.
+        name: whole name, such as `"ViT_B16/imagenet21k"`, or only the tag if `variant` is given.
         variant: name of the builder of the model.
         argument: name of the argument, for error messages.
 
@@ -41,7 +41,7 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
         A `Checkpoint`.
 
     Raises:
-        ValueError: if there is none, or it has another variant.
+        ValueError: if no row has this name and variant.
 
     Example:
 

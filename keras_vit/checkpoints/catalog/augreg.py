@@ -1,13 +1,13 @@
-"""The names of the 50,000 files of the AugReg release; nothing here needs Keras."""
+"""Parse the names of the 50,000 files of the AugReg release; Keras is not needed."""
 
 import dataclasses
 import re
 
 DIRECTORY = "gs://vit_models/augreg/"
 
-# The release has 9 models x 3 datasets x 7 augmentations x 2 weight decays x 2 of dropout and
-# stochastic depth = 756 files, and 3 of B/8; each was fine-tuned 68 times (B/8: 34, at 224 only).
-# These are the 51,509 rows of its index.csv, as printed by the release's vit_jax_augreg.ipynb.
+# The release has 9 models x 3 datasets x 7 augmentations x 2 weight decays x 2 settings of dropout
+# and stochastic depth = 756 files, and 3 files of B/8. Each was fine-tuned 68 times (B/8: 34 times,
+# at 224 only). The sum is 51,509 rows in index.csv, as printed by vit_jax_augreg.ipynb.
 MODELS = ("Ti_16", "S_32", "S_16", "B_32", "B_16", "B_8", "L_16", "R_Ti_16", "R26_S_32", "R50_L_32")
 AUGMENTATIONS = ("none", "light0", "light1", "medium1", "medium2", "strong1", "strong2")
 # The index calls 30 epochs of i21k "i21k_30".
@@ -19,7 +19,7 @@ FINETUNE_DATASETS = {
     "resisc45": 45,
     "kitti": 4,  # VTAB's distance to the nearest vehicle, in 4 bins
 }
-# Thousands, rounded down.
+# Names of steps are thousands, rounded down.
 STEPS = {"0k": 500, "2k": 2500, "10k": 10_000, "20k": 20_000}
 
 PRETRAINED = (
@@ -27,7 +27,7 @@ PRETRAINED = (
     "-wd_{weight_decay}-do_{dropout}-sd_{stochastic_depth}"
 )
 FINETUNED = "--{finetune_dataset}-steps_{finetune_steps}-lr_{finetune_lr}-res_{resolution}"
-# The texts of each field as a regular expression, and how they are read.
+# A regular expression for the text of each field, and the function that converts the text.
 FIELDS = {
     "model": ("|".join(MODELS), str),
     "dataset": ("|".join(DATASETS), str),
@@ -51,7 +51,7 @@ _NAME = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class AugRegFile:
-    """One file of "How to train your ViT?", described by its name.
+    """One file of the AugReg release, described by its name.
 
     Args:
         model: the release's name of the architecture, such as `"R26_S_32"`.
@@ -62,10 +62,10 @@ class AugRegFile:
         weight_decay: weight decay of pre-training.
         dropout: dropout rate of pre-training.
         stochastic_depth: rate of stochastic depth in pre-training.
-        finetune_dataset: dataset of fine-tuning, `None` for a file that is only pre-trained.
+        finetune_dataset: dataset of fine-tuning, `None` for a pre-trained file.
         finetune_steps: steps of fine-tuning.
         finetune_lr: learning rate of fine-tuning.
-        resolution: side of the images of the last training, in pixels.
+        resolution: side of the images in the last training, in pixels.
 
     Reference:
         [How to train your ViT?](https://arxiv.org/abs/2106.10270), sections 3 and 4.5
@@ -86,7 +86,7 @@ class AugRegFile:
 
     @property
     def variant(self):
-        """Name of our builder of the same architecture."""
+        """Name of the builder of this architecture."""
         size, _, patch = self.model.rpartition("_")
         return f"{size}{patch}" if self.model.startswith("R") else f"ViT_{size}{patch}"
 
@@ -97,7 +97,7 @@ class AugRegFile:
 
     @property
     def file_name(self):
-        """Name without `.npz`, as in the index of the release."""
+        """Name in the index of the release, without `.npz`."""
         name = PRETRAINED.format(**vars(self))
         if self.finetune_dataset is None:
             return name
@@ -114,15 +114,15 @@ def parse_augreg(name: str) -> AugRegFile:
     """Parse the name of a file of the AugReg release.
 
     Args:
-        name: name, with or without the directory and `.npz`. That of a pre-trained file is
-            `{model}-{ds}-{epochs}ep-lr_{lr}-aug_{aug}-wd_{wd}-do_{do}-sd_{sd}`; that of a
-            fine-tuned one ends with `--{adapt_ds}-steps_{steps}-lr_{lr}-res_{res}`.
+        name: name, with or without the directory and `.npz`. A pre-trained file is called
+            `{model}-{ds}-{epochs}ep-lr_{lr}-aug_{aug}-wd_{wd}-do_{do}-sd_{sd}`; the name of a
+            fine-tuned file ends with `--{adapt_ds}-steps_{steps}-lr_{lr}-res_{res}`.
 
     Returns:
         An `AugRegFile` whose `file_name` is the name.
 
     Raises:
-        ValueError: if it is not such a name.
+        ValueError: if the name has another form.
 
     Example:
 
@@ -137,12 +137,12 @@ def parse_augreg(name: str) -> AugRegFile:
     text = name.rpartition("/")[2].removesuffix(".npz")
     match = _NAME.fullmatch(text)
     if match is not None:
-        texts = {field: found for field, found in match.groupdict().items() if found is not None}
-        file = AugRegFile(**{field: FIELDS[field][1](found) for field, found in texts.items()})
-        # "0300ep" is read as another name.
+        texts = {field: value for field, value in match.groupdict().items() if value is not None}
+        file = AugRegFile(**{field: FIELDS[field][1](value) for field, value in texts.items()})
+        # Refuse other spellings of a number, such as "0300ep".
         if file.file_name == text:
             return file
     raise ValueError(
-        f"`name` must be that of an AugReg file, {PRETRAINED}, for a fine-tuned one followed by "
+        f"`name` must be that of an AugReg file, {PRETRAINED}, for fine-tuned files followed by "
         f"{FINETUNED}. Received: name={name!r}"
     )

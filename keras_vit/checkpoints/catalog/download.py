@@ -1,4 +1,4 @@
-"""Find the file of weights given as a path, an address, or a name of the catalog or of AugReg."""
+"""Find or download weights, given a path, an address, or a name of the catalog or of AugReg."""
 
 import base64
 import hashlib
@@ -31,12 +31,12 @@ from keras_vit.core.files import exists
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
 FILES_OF_DIRECTORY = (MODEL, TF_MODEL, *CONFIGURATION)
-# Answers of servers that do not have a file.
+# Status codes of servers that do not have a file.
 NOT_THERE = (403, 404, 410)
 
 
 def files_of(path):
-    """List the files of a model, `path` first, with those that would be read if they existed."""
+    """List the files that are read for a model, `path` first; some of them may not exist."""
     if path.is_dir() or path.suffix == ".json":
         directory = path if path.is_dir() else path.parent
         names = (*FILES_OF_DIRECTORY, PROCESSOR)
@@ -47,11 +47,11 @@ def files_of(path):
 
 
 def find_file(weights, variant=None, argument="path"):
-    """Return the file of some weights, downloaded if necessary.
+    """Return the path of weights, downloaded if necessary.
 
-    `weights` is a path, also of a run's directory (its best model); an `https://`, `gs://` or
-    `hf://` address; a name of `list_checkpoints()`, or with a variant its tag alone; or a name of
-    the AugReg release. Error messages name `argument`.
+    `weights` is a path, also of a run's directory, for its best model; an `https://`, `gs://` or
+    `hf://` address; a name of `list_checkpoints()`, or only its tag if `variant` is given; or a
+    name of the AugReg release. Error messages contain `argument`.
     """
     text = str(weights)
     if "://" in text:
@@ -65,13 +65,12 @@ def find_file(weights, variant=None, argument="path"):
 
 
 def fetch(url):
-    """Download a file into Keras's cache with a progress bar, unless it is there; return its path.
+    """Download a file into Keras's cache, unless it is there; return its path.
 
-    An `hf://` address is that of `fetch_from_hub`.
-
-    The file appears under its name when it is complete; an interrupted download starts again. The
-    JSON files next to a `.safetensors` or `.h5` file are downloaded first, if there are any. The
-    environment variable `KERAS_VIT_MIRROR` replaces the address https://storage.googleapis.com.
+    `fetch_from_hub` downloads `hf://` addresses. A complete file is renamed to its name; an
+    interrupted download starts again. The JSON files next to a `.safetensors` or `.h5` file are
+    downloaded first, if they exist. The environment variable `KERAS_VIT_MIRROR` replaces the
+    address https://storage.googleapis.com.
     """
     if url.startswith(HUB):
         return fetch_from_hub(url)
@@ -88,10 +87,10 @@ def fetch(url):
 
 
 def cache_path(url):
-    """Return the `pathlib.Path` in Keras's cache for a file of an address; see `fetch`."""
+    """Return the path in Keras's cache for the file of an address; see `fetch`."""
     url = _over_https(url)
     parts = urllib.parse.urlsplit(url)
-    # The name and the password of a user are not part of the place.
+    # The path contains neither the name nor the password of a user.
     host = parts.netloc.rpartition("@")[2].replace(":", "_")
     place = pathlib.PurePosixPath(urllib.parse.unquote(parts.path).lstrip("/"))
     words = {host, *place.parts, place.name}
@@ -105,7 +104,7 @@ def cache_path(url):
             f"`..` or a backslash. Received: {url!r}"
         )
     if parts.query:
-        # A version of the file, such as `?rev=2`.
+        # A query may select a version of the file, such as `?rev=2`.
         place = place.parent / hashlib.sha256(parts.query.encode()).hexdigest()[:12] / place.name
     host = "" if url.startswith(f"{GOOGLE_STORAGE}/") else host
     home = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
@@ -117,20 +116,20 @@ def _over_https(url):
 
 
 def _download(url, target, is_optional=False):
-    """Download a file next to its target, check it, and rename it."""
+    """Download a file to a temporary folder next to its target, check it, and rename it."""
     mirror, is_google = os.environ.get(MIRROR), url.startswith(f"{GOOGLE_STORAGE}/")
     if mirror and is_google:
         url = mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)
     try:
         md5 = _stated_md5(url) if is_google else None
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Keras writes to the name itself: after a killed process, it would take a part for a file.
+        # Keras writes to the final name, and would accept the incomplete file of a killed process.
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             keras.utils.get_file(target.name, url, "", md5, cache_dir=folder, cache_subdir="")
-            part = pathlib.Path(folder) / target.name
-            _check_complete(part)
-            part.replace(target)
-    # Keras raises an `Exception` for an address that does not answer.
+            downloaded = pathlib.Path(folder) / target.name
+            _check_complete(downloaded)
+            downloaded.replace(target)
+    # Keras raises a plain `Exception` if a server does not answer.
     except Exception as error:
         answer = error if isinstance(error, urllib.error.HTTPError) else error.__context__
         if isinstance(answer, urllib.error.HTTPError):
@@ -146,7 +145,7 @@ def _download(url, target, is_optional=False):
 
 
 def _stated_md5(url):
-    """Return the MD5 digest that Google Storage states for a file uploaded in one piece."""
+    """Return the MD5 digest in the headers of Google Storage; `None` for a composite file."""
     request = urllib.request.Request(url, method="HEAD")
     with urllib.request.urlopen(request, timeout=30) as answer:
         hashes = ", ".join(answer.headers.get_all("x-goog-hash") or ())
@@ -155,7 +154,7 @@ def _stated_md5(url):
 
 
 def _check_complete(path):
-    """Raise an error if a file is not a complete one of its suffix."""
+    """Raise an error if a file is not complete, judged by the format of its suffix."""
     if path.suffix == ".json":
         read_json(path)
     elif path.suffix == ".keras":

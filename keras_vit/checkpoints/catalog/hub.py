@@ -1,4 +1,4 @@
-"""Weights in repositories of the Hugging Face Hub: `hf://ORG/NAME[@REVISION][/FILE]`."""
+"""Download weights from the Hugging Face Hub: `hf://ORG/NAME[@REVISION][/FILE]`."""
 
 import contextlib
 import glob
@@ -14,29 +14,29 @@ from keras_vit.checkpoints.configuration import (
 )
 
 HUB = "hf://"
-# Revisions of pull requests contain slashes.
+# The revision of a pull request contains slashes.
 ADDRESS = re.compile(
     r"hf://(?!.*\.\.)(?P<repository>[^/@]+/[^/@]+)"
     r"(@(?P<revision>refs/(?:pr|convert)/[^/]+|[^/]+))?(/(?P<file>.+))?"
 )
-# The first of these that a repository has is read.
+# Files of weights; the first that a repository has is read.
 WEIGHTS = (MODEL, SHARD_INDEX, TF_MODEL)
 SHARDS = "model-*.safetensors"
 
 
 def fetch_from_hub(address):
-    """Download the files of some weights, unless they are in the Hub's cache; return their path.
+    """Download weights and the JSON files next to them, unless cached; return the weights' path.
 
-    These are the weights (`.safetensors`, one file or shards, rather than `tf_model.h5`) and the
-    JSON files next to them, all of one commit. The cache, interrupted downloads, `HF_ENDPOINT`,
-    `HF_HUB_OFFLINE` and tokens are those of `huggingface_hub`.
+    `.safetensors` (one file or shards) is preferred to `tf_model.h5`. All files belong to one
+    commit. `huggingface_hub` manages the cache, interrupted downloads, `HF_ENDPOINT`,
+    `HF_HUB_OFFLINE` and tokens.
 
     Args:
         address: `hf://ORG/NAME`, and if needed a branch, tag or commit and a file, such as
             `hf://ORG/NAME@main/folder/model.safetensors`.
 
     Raises:
-        ValueError: if the address has another form, or the Hub does not give the files.
+        ValueError: if the address has another form, or the files cannot be downloaded.
     """
     from huggingface_hub import snapshot_download
 
@@ -49,15 +49,15 @@ def fetch_from_hub(address):
     names = (match["file"],) if match["file"] else WEIGHTS
     for name in names:
         path = pathlib.PurePosixPath(name)
-        others = [*CONFIGURATION, PROCESSOR, *([SHARDS] if path.name == SHARD_INDEX else [])]
-        patterns = [glob.escape(name), *(str(path.with_name(other)) for other in others)]
-        with naming_hub(address):
+        siblings = [*CONFIGURATION, PROCESSOR, *([SHARDS] if path.name == SHARD_INDEX else [])]
+        patterns = [glob.escape(name), *(str(path.with_name(file)) for file in siblings)]
+        with as_hub_error(address):
             snapshot = snapshot_download(
                 match["repository"], revision=match["revision"], allow_patterns=patterns
             )
-        found = pathlib.Path(snapshot) / name
-        if found.is_file():
-            return found
+        weights = pathlib.Path(snapshot) / name
+        if weights.is_file():
+            return weights
     raise ValueError(
         f"the repository on the Hub must have {' or '.join(names)}; pickled weights are never "
         f"read. Received: {address!r}"
@@ -65,11 +65,11 @@ def fetch_from_hub(address):
 
 
 @contextlib.contextmanager
-def naming_hub(name):
-    """Raise a `ValueError` that names a repository for any error of the Hub, in one line."""
+def as_hub_error(name):
+    """Turn any error of the Hub into a `ValueError` of one line with the repository."""
     try:
         yield
-    # The HTTP library of huggingface_hub has errors of its own.
+    # huggingface_hub also raises errors of its HTTP library.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
@@ -78,7 +78,7 @@ def naming_hub(name):
 
 
 def parse_repository(name):
-    """Return the name of a repository, `ORG/NAME`, and its branch, `None` for the default one.
+    """Return a repository, `ORG/NAME`, and its branch, or `None` for the default branch.
 
     Args:
         name: `ORG/NAME` or `ORG/NAME@BRANCH`, also after `hf://`.
@@ -98,7 +98,7 @@ def parse_repository(name):
     return match["repository"], match["revision"]
 
 
-def is_of_repository(path, address):
-    """Return whether a file is in the Hub's cache of the repository of an address."""
+def is_from_repository(path, address):
+    """Return whether a file is in the Hub's cache of the repository in an address."""
     repository = ADDRESS.fullmatch(address)["repository"]
     return f"models--{repository.replace('/', '--')}" in path.parts

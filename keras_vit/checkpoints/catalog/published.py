@@ -2,7 +2,7 @@
 
 import dataclasses
 
-IMAGENET_21K = 21843  # BiT's and ViT's ImageNet-21k; other releases have 21841 classes.
+IMAGENET_21K = 21843  # Classes of ImageNet-21k for BiT and ViT; other releases have 21841.
 
 VIT_README = "google-research/vision_transformer README.md"
 VIT_AUGREG = "google-research/vision_transformer vit_jax_augreg.ipynb"
@@ -11,8 +11,7 @@ BV_VIT = "google-research/big_vision big_vision/models/vit.py"
 BV_DISTILL = "google-research/big_vision big_vision/configs/proj/distill/README.md"
 TIMM_VIT = "huggingface/pytorch-image-models timm/models/vision_transformer.py"
 TIMM_HYBRID = "huggingface/pytorch-image-models timm/models/vision_transformer_hybrid.py"
-# This notebook prints the best rows of AugReg's index.csv for 224 pixels, with their
-# `adapt_final_test`.
+# This notebook prints the best rows of AugReg's index.csv at 224 pixels, with `adapt_final_test`.
 INDEX = "sayakpaul/ViT-jax2tf model-selector.ipynb"
 
 DINOV2_README = "facebookresearch/dinov2 README.md"
@@ -24,27 +23,26 @@ TRANSFORMERS = "huggingface/transformers docs"
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """One published file.
+    """One published checkpoint.
 
     Args:
         variant: name of the builder of the model.
-        tag: name among the files of that builder, as in `weights="imagenet21k"`.
+        tag: name among the checkpoints of this builder, as in `weights="imagenet21k"`.
         url: address of the file.
-        image_size: side of the images of the last training, in pixels.
+        image_size: side of the images in the last training, in pixels.
         num_classes: width of the head, 0 for an image tower without one.
-        representation_size: width of the hidden layer `pre_logits` of the head, if there is one.
+        representation_size: width of the hidden layer `pre_logits` of the head, or `None`.
         activation: activation of the MLPs: `"gelu_tanh"`, `"gelu"` (erf; weights trained in
             PyTorch), or `"relu"` (BiT).
         pooling: pooling before the head.
-        position_embedding: kind of the position embedding; files without learned positions do not
-            record it.
+        position_embedding: kind of the position embedding, which files without learned positions do
+            not record.
         zero_head: whether the head was set to zero before publication.
-        accuracy: reported top-1 on ImageNet-1k in percent, `None` if none is reported for this very
-            file.
+        accuracy: top-1 accuracy on ImageNet-1k in percent, reported for this file, or `None`.
         source: source of the file and its accuracy: a file of a repository, or arXiv.
-        license: license of the weights, as their page on the Hub says it; empty if there is none.
-        linear_accuracy: reported top-1 on ImageNet-1k, in percent, of a linear classifier of the
-            features of a file without a classifier.
+        license: license on the weights' page of the Hub; empty if there is none.
+        linear_accuracy: reported top-1 accuracy on ImageNet-1k, in percent, of a linear classifier
+            on the features of a file without a classifier.
     """
 
     variant: str
@@ -69,7 +67,7 @@ class Checkpoint:
 
 
 def _imagenet21k(variant, file, representation_size):
-    """Return the row of a pre-trained file of the paper.
+    """Return the row of a pre-trained file of the ViT paper.
 
     Its head is zero: "we explicitly set the heads to zero for the non-fine-tuned models"
     (google-research/vision_transformer#10; seen for B/16, L/32 and H/14 in #10, #32 and #252).
@@ -80,9 +78,9 @@ def _imagenet21k(variant, file, representation_size):
 
 
 def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
-    """Return the row of a fine-tuned file of the paper.
+    """Return the row of a fine-tuned file of the ViT paper.
 
-    The README's accuracies at 384 pixels belong to other runs, those at 224 to these files.
+    The README's accuracies at 224 pixels belong to these files, those at 384 to other runs.
     """
     url = f"gs://vit_models/imagenet21k+imagenet2012/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 1000, accuracy=accuracy, source=VIT_README)
@@ -105,11 +103,11 @@ def _augreg(variant, model, recipe, finetuned=None, accuracy=None, lr=0.03, sour
 
 
 def _sam(variant, file, source):
-    """Return the row of training with sharpness-aware minimization (arXiv 2106.01548)."""
+    """Return the row of a model trained with sharpness-aware minimization (arXiv 2106.01548)."""
     return Checkpoint(variant, "sam", f"gs://vit_models/sam/{file}.npz", 224, 1000, source=source)
 
 
-def _plain(epochs, accuracy=None, source=BV_VIT):
+def _baseline(epochs, accuracy=None, source=BV_VIT):
     """Return the row of a model of "Better plain ViT baselines" (arXiv 2205.01580)."""
     tag, url = f"imagenet2012_{epochs}ep", f"gs://big_vision/vit_s16_i1k_{epochs}ep.npz"
     fields = {"representation_size": 384, "pooling": "gap", "position_embedding": "sincos2d"}
@@ -119,7 +117,7 @@ def _plain(epochs, accuracy=None, source=BV_VIT):
 def _deit3(variant, size, *accuracies):
     """Yield the rows of DeiT III (arXiv 2204.07118); all files have 1000 classes.
 
-    big_vision converted them: the patch embedding takes [-1, 1], and the GELU is PyTorch's, erf.
+    big_vision converted the files to images in [-1, 1]. The GELU is PyTorch's, erf.
     """
     files = ("224_1k", "384_1k", "224_21k", "384_21k")
     for file, accuracy in zip(files, accuracies, strict=True):
@@ -130,7 +128,7 @@ def _deit3(variant, size, *accuracies):
 
 
 def _siglip(variant, tag, file, image_size):
-    """Return the row of an image tower, which is under `params/img/` in a file of two towers."""
+    """Return the row of a SigLIP image tower, under `params/img/` in a file of two towers."""
     url = f"gs://big_vision/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 0, pooling="map", source=BV_VIT)
 
@@ -156,8 +154,8 @@ GOOGLE_CHECKPOINTS = (
     _imagenet2012("ViT_L16", "ViT-L_16"),
     _imagenet2012("ViT_L16", "ViT-L_16-224", "imagenet2012_224", 224, 82.7),
     _imagenet2012("R50_B16", "R50+ViT-B_16"),
-    # AugReg's recommended files: per size the one with the best pre-training metrics. (The defaults
-    # of timm differ.) B/8 is not in the table of the README, but in that of its notebook.
+    # AugReg's recommended files, with the best pre-training metrics of their size. (The defaults of
+    # timm differ.) B/8 is not in the table of the README, but in the notebook.
     _augreg("ViT_Ti16", "Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0"),
     _augreg("ViT_S32", "S_32", "aug_none-wd_0.1-do_0.0-sd_0.0"),
     _augreg("ViT_S16", "S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0"),
@@ -177,15 +175,15 @@ GOOGLE_CHECKPOINTS = (
     _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 384, 75.40),
     _augreg("R26_S32", "R26_S_32", "aug_light1-wd_0.1-do_0.0-sd_0.0", 384, 83.85, 0.01),
     _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 384, 85.99, 0.01),
-    # The README recommends no files at 224. These were fine-tuned at 224 from the same weights.
+    # The README recommends no files at 224. These were fine-tuned at 224 from the files above.
     _augreg("ViT_Ti16", "Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_VIT),
     _augreg("ViT_S16", "S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0", 224, 80.46, 0.03, INDEX),
     _augreg("ViT_B16", "B_16", "aug_medium1-wd_0.1-do_0.0-sd_0.0", 224, None, 0.01, TIMM_VIT),
     _augreg("ViT_B8", "B_8", "aug_medium2-wd_0.1-do_0.0-sd_0.0", 224, 85.58, source=VIT_AUGREG),
     _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_HYBRID),
     _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 83.78, 0.01, INDEX),
-    # The files at 224 with the recommended settings have no reported accuracy; these are the best
-    # that have one.
+    # At 224, no accuracy is reported for the recommended settings; these are the best files with a
+    # reported accuracy.
     _augreg("ViT_B32", "B_32", "aug_medium1-wd_0.03-do_0.0-sd_0.0", 224, 79.44, 0.03, INDEX),
     _augreg("ViT_L16", "L_16", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 85.72, 0.01, INDEX),
     _augreg("R26_S32", "R26_S_32", "aug_light0-wd_0.03-do_0.1-sd_0.1", 224, 80.94, 0.03, INDEX),
@@ -194,9 +192,9 @@ GOOGLE_CHECKPOINTS = (
     _sam("ViT_B16", "ViT-B_16", TIMM_VIT),
     _sam("ViT_L32", "ViT-L_32", "arXiv 2305.16292, its repository's README.md"),
     _sam("ViT_L16", "ViT-L_16", "arXiv 2305.16292, its repository's README.md"),
-    _plain(90, 76.5, "google-research/big_vision big_vision/configs/vit_s16_i1k.py"),
-    _plain(150),
-    _plain(300, 80.0, "arXiv 2205.01580, abstract"),
+    _baseline(90, 76.5, "google-research/big_vision big_vision/configs/vit_s16_i1k.py"),
+    _baseline(150),
+    _baseline(300, 80.0, "arXiv 2205.01580, abstract"),
     *_deit3("ViT_S16", "small", 81.4, 83.4, 83.1, 84.8),
     *_deit3("ViT_B16", "base", 83.8, 85.0, 85.7, 86.7),
     *_deit3("ViT_L16", "large", 84.9, 85.8, 87.0, 87.7),
@@ -280,7 +278,7 @@ def _mae(variant, name):
 
 
 def _siglip2(variant, size, image_size):
-    """Return a row of SigLIP 2 (arXiv 2502.14786), whose layout of timm has the tanh GELU."""
+    """Return a row of SigLIP 2 (arXiv 2502.14786) in timm, with the tanh GELU."""
     name = f"vit_{size}_patch16_siglip_{image_size}.v2_webli"
     fields = {"pooling": "map", "activation": "gelu_tanh"}
     return _timm(variant, f"siglip2_{image_size}", name, image_size, **fields)
@@ -306,7 +304,7 @@ HUB_CHECKPOINTS = (
     _mae("ViT_B16", "vit_base_patch16_224"),
     _mae("ViT_L16", "vit_large_patch16_224"),
     _mae("ViT_H14", "vit_huge_patch14_224"),
-    # The branch has the weights as .safetensors, the main one has pickled weights.
+    # This branch contains .safetensors, the main branch only pickled weights.
     Checkpoint(
         *("ViT_S16", "msn", "hf://facebook/vit-msn-small@refs/pr/5", 224, 0),
         activation="gelu",

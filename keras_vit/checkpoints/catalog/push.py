@@ -10,13 +10,14 @@ from typing import Any
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
-from keras_vit.checkpoints.catalog.hub import ADDRESS, naming_hub, parse_repository
+from keras_vit.checkpoints.catalog.hub import ADDRESS, as_hub_error, parse_repository
 from keras_vit.checkpoints.configuration import MODEL, PREPROCESSOR, PROCESSOR, TF_MODEL
 from keras_vit.checkpoints.position_rows import image_spec_for
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.summary import inspect_checkpoint
 from keras_vit.version import __version__
 
+# Maximum number of class names in a model card.
 MAX_NAMED = 10
 
 TEXT = """---
@@ -25,9 +26,9 @@ TEXT = """---
 
 # {title}
 
-{what}, written by keras_vit {version}.
+{description}, written by keras_vit {version}.
 
-{facts}
+{properties}
 
 ## Keras
 
@@ -50,25 +51,25 @@ def model_card(
     accuracy: str | None = None,
     license: str | None = None,
 ) -> Any:
-    """Describe a directory of weights for people who find it on the Hugging Face Hub.
+    """Return a model card for a directory of weights, to publish on the Hugging Face Hub.
 
-    The card describes the files: architecture, classes, image size, normalization, resizing.
+    The card describes architecture, classes, image size, normalization and resizing.
 
     Args:
         directory: directory of timm or transformers that `save_checkpoint` wrote.
         name: name of the repository, `ORG/NAME` or `ORG/NAME@BRANCH`, for the code that loads it.
-        source: name or address that the weights came from, as in `from_checkpoint`. Paths are not
+        source: name or address of the original weights, as in `from_checkpoint`. Paths are not
             mentioned.
-        finetuned: whether the weights were trained further since they came from `source`.
+        finetuned: whether the weights of `source` were trained further.
         accuracy: a known accuracy in words, such as `"93.2 % on oxford_iiit_pet"`.
-        license: license of the weights, as the Hub spells it. If it is `None` and they were only
-            converted from a repository of the Hub, it is that of the repository.
+        license: license of the weights, in the Hub's spelling. `None` copies the license of
+            `source`, if this is a repository of the Hub and the weights were not trained further.
 
     Returns:
         A `huggingface_hub.ModelCard`.
 
     Raises:
-        ValueError: if `directory` cannot be read, or `name` is not that of a repository.
+        ValueError: if `directory` cannot be read, or `name` is not the name of a repository.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
@@ -97,7 +98,7 @@ def model_card(
     )
     if base and license is None and not finetuned:
         _copy_license(base["repository"], data)
-    facts = {
+    properties = {
         "Weights": _origin(str(source), "fine-tuned" if finetuned else "converted"),
         "Classes": _classes(summary),
         "Accuracy": accuracy,
@@ -108,9 +109,9 @@ def model_card(
     text = TEXT.format(
         metadata=data.to_yaml(),
         title=repository.partition("/")[2],
-        what=f"{summary.variant or 'Vision Transformer'} for {task.replace('-', ' ')}",
+        description=f"{summary.variant or 'Vision Transformer'} for {task.replace('-', ' ')}",
         version=__version__,
-        facts="\n".join(f"- {fact}: {text}" for fact, text in facts.items() if text),
+        properties="\n".join(f"- {name}: {text}" for name, text in properties.items() if text),
         address=f"{repository}@{branch}" if branch else repository,
     )
     return ModelCard(text)
@@ -120,37 +121,37 @@ def _copy_license(repository, data):
     """Copy the license in the model card of a repository, if it has one."""
     from huggingface_hub import ModelCard
 
-    # Weights are uploaded without a license if there is no card, or it cannot be read.
+    # Without a readable card, weights are uploaded without a license.
     with contextlib.suppress(Exception):
-        own = ModelCard.load(repository).data
+        original = ModelCard.load(repository).data
         for name in ("license", "license_name", "license_link"):
-            setattr(data, name, own.get(name))
+            setattr(data, name, original.get(name))
 
 
-def _origin(source, how):
-    """Return where the weights come from, in Markdown; `None` for a path."""
+def _origin(source, change):
+    """Describe the origin of weights in Markdown; return `None` for a path."""
     if (base := ADDRESS.fullmatch(source)) is not None:
         repository = base["repository"]
-        place = f"[{repository}](https://huggingface.co/{repository})"
-        return f"{how} from {place}" + (f" at {base['revision']}" if base["revision"] else "")
+        link = f"[{repository}](https://huggingface.co/{repository})"
+        return f"{change} from {link}" + (f" at {base['revision']}" if base["revision"] else "")
     for row in CHECKPOINTS:
         if source in (row.name, row.url):
-            return f"{how} from `{row.name}`, {row.url}"
+            return f"{change} from `{row.name}`, {row.url}"
     with contextlib.suppress(ValueError):
-        return f"{how} from {parse_augreg(source).url}"
-    # Queries and users of addresses may be secret.
+        return f"{change} from {parse_augreg(source).url}"
+    # Queries and users in addresses may be secret.
     parts = urllib.parse.urlsplit(source)
     if parts.scheme in ("https", "http", "gs"):
-        return f"{how} from {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return f"{change} from {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     return None
 
 
 def _classes(summary):
-    """Return the number of classes and the first names."""
+    """Describe the number of classes and their first names."""
     number, names = summary.options.num_classes, summary.class_names or ()
     if not number:
         return "none; the outputs are the pooled representation"
-    # Names may have characters of Markdown.
+    # Backquotes, because names may contain characters of Markdown.
     listed = ", ".join(f"`{name}`" for name in names[:MAX_NAMED])
     more = ", ..." if len(names) > MAX_NAMED else ""
     untrained = "; the head is zero and has to be trained" if summary.head_state == "zero" else ""
@@ -158,7 +159,7 @@ def _classes(summary):
 
 
 CARD = "README.md"
-# Files that are read instead of others.
+# For each file, the file that would be read instead of it.
 READ_INSTEAD = {TF_MODEL: MODEL, PREPROCESSOR: PROCESSOR}
 
 
@@ -167,22 +168,23 @@ def push_to_hub(
 ) -> str:
     """Upload a directory of weights to a repository of the Hugging Face Hub, in one commit.
 
-    The commit has the weights and the JSON files that `save_checkpoint` writes, and a README.md
-    with the model card, unless the repository has one, which is kept. The repository and the branch
-    are made if necessary. Token, endpoint and progress bars are those of `huggingface_hub`.
+    The commit contains the weights and the JSON files that `save_checkpoint` writes. It also
+    contains a README.md with the model card, unless the repository already has a README.md. The
+    repository and the branch are created if necessary. `huggingface_hub` manages the token, the
+    endpoint and the progress bars.
 
     Args:
         directory: directory of timm or transformers that `save_checkpoint` wrote.
         name: `ORG/NAME` or `ORG/NAME@BRANCH`, also after `hf://`.
         card: a `huggingface_hub.ModelCard`; by default `model_card(directory, name)`.
-        private: whether only its owners can see the repository, if it is made.
+        private: whether a new repository is visible only to its owners.
 
     Returns:
         The address of the commit, a string.
 
     Raises:
-        ValueError: if the directory or the name is another one, the Hub cannot be reached or does
-            not accept the files, or `private` is true and the repository is public.
+        ValueError: if `directory` or `name` is invalid, the Hub cannot be reached or refuses the
+            files, or `private` is true and the repository is public.
 
     Example:
     >>> keras_vit.checkpoints.push_to_hub(tmp_path, "flowers")
@@ -199,7 +201,7 @@ def push_to_hub(
     files = (row.name_in_directory, *row.config_files)
     operations = [CommitOperationAdd(file, directory / file) for file in files]
     api = HfApi(library_name="keras_vit", library_version=__version__)
-    with naming_hub(name):
+    with as_hub_error(name):
         api.create_repo(repository, private=private or None, exist_ok=True)
         if branch is not None:
             api.create_branch(repository, branch=branch, exist_ok=True)
@@ -214,7 +216,7 @@ def push_to_hub(
             logger.warning("%s keeps its %s", repository, CARD)
         else:
             operations.append(CommitOperationAdd(CARD, str(card).encode()))
-        # `upload_folder` may make several commits.
+        # Not `upload_folder`, which may make several commits.
         return api.create_commit(
             repository,
             operations,

@@ -1,6 +1,6 @@
-"""The table of checkpoint layouts, and how the layout of a file is recognized.
+"""The table of checkpoint layouts, and recognition of the layout of a file.
 
-The table itself does not need Keras.
+The table does not need Keras.
 """
 
 import re
@@ -22,8 +22,8 @@ from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE, VIT_MSN
 from keras_vit.core.arguments import check_choice, path_error
 
-# To add a layout, add a file with its row to this folder, and the row here. A file is read by the
-# first of them that finds its arrays in it.
+# To add a layout, add a file with its row to this folder, and the row here. The first row whose
+# `find` recognizes the arrays of a file reads the file.
 FORMATS = {
     row.name: row
     for row in (
@@ -42,23 +42,23 @@ def written_formats():
 
 
 def recognize(archive, format=None):
-    """Find the layout of an archive: return a `Format`, and the `Naming` of the arrays.
+    """Return the `Format` of an archive, and the `Naming` of its arrays.
 
-    `format` is `None` to try all layouts. If all names have the same prefix, as in a part of a
-    larger model, and are of a known layout without it, it is removed.
+    `format` is the name of a layout or a family, or `None` to try all layouts. A prefix that all
+    names share, as in a part of a larger model, is removed if no layout fits with it.
     """
     if format is not None:
         check_choice("format", format, tuple(name for name, row in FORMATS.items() if row.find))
     rows = [row for row in FORMATS.values() if row.find and format in (None, row.name, row.family)]
-    own = [row for row in rows if row.open and str(archive.path).endswith(row.suffix)]
+    openers = [row for row in rows if row.open and str(archive.path).endswith(row.suffix)]
     # Several layouts of transformers have the same arrays.
     model_type = archive.config.get("model_type")
-    candidates = own or sorted(
+    candidates = openers or sorted(
         (row for row in rows if not row.open), key=lambda row: model_type not in row.model_types
     )
     names = list(archive.shapes)
-    beginnings = [names[0][: dot.end()] for dot in re.finditer(r"\.", names[0])] if names else []
-    for prefix in ("", *beginnings):
+    prefixes = [names[0][: dot.end()] for dot in re.finditer(r"\.", names[0])] if names else []
+    for prefix in ("", *prefixes):
         if not all(name.startswith(prefix) for name in names):
             break
         shapes = {name.removeprefix(prefix): shape for name, shape in archive.shapes.items()}
@@ -68,10 +68,10 @@ def recognize(archive, format=None):
                 if prefix:
                     text = "%s: the prefix %r of all names is left out"
                     logger.info(text, archive.path, prefix)
-                return candidate, naming.within(prefix)
-    what = f"which holds {len(names)} arrays such as {', '.join(names[:4])}"
+                return candidate, naming.with_prefix(prefix)
+    contents = f", which holds {len(names)} arrays such as {', '.join(names[:4])}"
     if model_type:
-        what += f"; its config.json says model_type={model_type!r}"
+        contents += f"; its config.json says model_type={model_type!r}"
     kinds = "a Vision Transformer or a ResNet of a known layout"
     rule = kinds if format is None else f"of format {format!r}"
-    raise path_error(archive.path, f"be {rule}", f", {what}")
+    raise path_error(archive.path, f"be {rule}", contents)

@@ -1,10 +1,10 @@
-"""The `.npz` files of Big Transfer (BiT), with the names of its TensorFlow code."""
+"""The layout of Big Transfer (BiT): `.npz` files with the names of its TensorFlow code."""
 
 import re
 
 from keras_vit.checkpoints.formats.big_vision import describe_resnet
 from keras_vit.checkpoints.formats.format import Format
-from keras_vit.checkpoints.weight_map import Naming, Row, norm, two
+from keras_vit.checkpoints.weight_map import Naming, Row, layer, norm
 
 UNIT_SOURCE, UNIT_TARGET = "resnet/block{s}/unit{u:02}", "stage_{s}_unit_{u}"
 CONV = "standardized_conv2d/kernel"
@@ -22,14 +22,14 @@ BIG_TRANSFER_ROWS = (
     ),
     Row(f"{UNIT_SOURCE}/a/proj/{CONV}", f"{UNIT_TARGET}/conv_proj/kernel"),
     *norm("resnet/group_norm/", "norm", GROUP_NORM),
-    # The kernel is that of a 1x1 convolution.
-    *two("resnet/head/conv2d/", "head", kernel="pointwise"),
+    # The head is a 1x1 convolution.
+    *layer("resnet/head/conv2d/", "head", kernel="pointwise"),
 )
 
 
 def find_big_transfer(shapes):
-    """Return the arrays of a BiT ResNet; see `Format.find`."""
-    # Some published files number the convolutions (`bit_paper.py` of big_vision).
+    """Return the arrays of a BiT ResNet, or `None`; see `Format.find`."""
+    # Some published files number the convolutions: see `bit_paper.py` of big_vision.
     naming = Naming.of(
         shapes, lambda name: re.sub(r"/standardized_conv2d_\d+/", "/standardized_conv2d/", name)
     )

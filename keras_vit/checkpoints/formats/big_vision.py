@@ -1,26 +1,27 @@
-"""big_vision's `.npz` files, and what they share with those of vit_jax.
+"""The layout of big_vision's `.npz` files, and functions for the similar layout of vit_jax.
 
-Both hold Flax's parameters, flattened. The first files of vit_jax numbered the layers of a block by
-their position, today's code numbers them per class. All spellings are first changed to those of
-big_vision, as its `fix_old_checkpoints` does (`big_vision/models/vit.py`).
+Both hold flattened parameters of Flax. The first files of vit_jax numbered the layers of a block by
+their position; later code numbers them per class. All names are first changed to those of
+big_vision, as in its `fix_old_checkpoints` (`big_vision/models/vit.py`).
 """
 
 import re
 
-from keras_vit.checkpoints.architecture import block_depth, first_of, output_size
+from keras_vit.checkpoints.architecture import block_depth, first_shape, output_size
 from keras_vit.checkpoints.formats.format import Format, without_zero_rows
-from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, StoredArray, heads, norm, two
+from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, attention, layer, norm
 from keras_vit.models.options import ResNetOptions, VitOptions
 
-# Where the model is in a file: parameters saved with an optimizer are in `params` or `opt/target`,
-# an image tower is in `img`, next to the text tower.
+# Prefixes of the model's arrays: parameters saved with an optimizer are under `params` or
+# `opt/target`, an image tower is under `img`, next to the text tower.
 PREFIXES = ("params/img/", "params/", "opt/target/img/", "opt/target/", "img/", "")
-# Other contents of files: optimizer state and counters; a text tower, and the temperature and bias
-# of the contrastive loss.
+# Names of other arrays: the state of an optimizer and counters; a text tower, and the temperature
+# and bias of the contrastive loss.
 NOT_THE_MODEL = re.compile(
     r"(opt|opt_state|extra|state|step|chrono)(/|$)|(params/|opt/target/)?(txt/|t$|b$)"
 )
 
+# Patterns of older names, and today's names.
 RENAMED = [
     (r"^Transformer/posembed_input/pos_embedding$", "pos_embedding"),
     (r"^Transformer/pos_embedding$", "pos_embedding"),
@@ -32,28 +33,25 @@ RENAMED = [
 ]  # fmt: skip
 
 
-def _attention(source, target):
-    return heads(f"{source}/", target, ("query", "key", "value", "out"))
-
-
 def _mlp(source, target):
-    return [row for i in (0, 1) for row in two(f"{source}/Dense_{i}/", f"{target}/dense_{i}")]
+    return [row for i in (0, 1) for row in layer(f"{source}/Dense_{i}/", f"{target}/dense_{i}")]
 
 
-# More than any published ResNet has.
+# Names of the projections of attention layers.
+PROJECTIONS = ("query", "key", "value", "out")
+# Limits of the search for arrays, above the sizes of all published ResNets.
 MAX_STAGES, MAX_UNITS = 8, 256
 
 
 def resnet_rows(group_norm):
-    """Return the weight map of the ResNet; `group_norm` is the transform of its GroupNorms."""
+    """Return the weight map of a ResNet; `group_norm` is the transform of its GroupNorms."""
     source, target = "block{s}/unit{u}", "stage_{s}_unit_{u}"
-    parts = ("1", "2", "3", "_proj")
     return (
         Row("conv_root/kernel", "root_conv/kernel"),
         *norm("gn_root/", "root_norm", transform=group_norm),
         *(
             row
-            for part in parts
+            for part in ("1", "2", "3", "_proj")
             for row in (
                 Row(f"{source}/conv{part}/kernel", f"{target}/conv_{part.strip('_')}/kernel"),
                 *norm(
@@ -74,11 +72,10 @@ def describe_stages(shape_of):
 
 def _count_units(shape_of, stage):
     parts = ("conv_1/kernel", "conv_2/kernel", "conv_3/kernel", "norm_1/gamma")
-    units = range(1, MAX_UNITS + 1)
     present = [
         unit
-        for unit in units
-        if first_of(shape_of, *(f"stage_{stage}_unit_{unit}/{part}" for part in parts))
+        for unit in range(1, MAX_UNITS + 1)
+        if first_shape(shape_of, *(f"stage_{stage}_unit_{unit}/{part}" for part in parts))
     ]
     return present[-1] if present else 0
 
@@ -97,21 +94,21 @@ def describe_resnet(shape_of, config, num_heads):
     )
 
 
-def flax_rows(positions, attention, norm_2, mlp, group_norm):
-    """Return the weight map of a ViT, by the names that differ between the projects."""
+def flax_rows(positions, attention_name, norm_2, mlp, group_norm):
+    """Return the weight map of a ViT, given the names that differ between the projects."""
     block = "Transformer/encoderblock_{i}"
     return (
         *resnet_rows(group_norm),
-        *two("embedding/", "patch_embedding/projection"),
+        *layer("embedding/", "patch_embedding/projection"),
         Row("cls", "class_token/token"),
         Row(positions, POSITIONS, "positions"),
         *norm(f"{block}/LayerNorm_0/", "block_{i}/layer_norm_1"),
-        *_attention(f"{block}/{attention}", "block_{i}/attention"),
+        *attention(f"{block}/{attention_name}/", "block_{i}/attention", PROJECTIONS),
         *norm(f"{block}/{norm_2}/", "block_{i}/layer_norm_2"),
         *_mlp(f"{block}/{mlp}", "block_{i}/mlp"),
         *norm("Transformer/encoder_norm/", "encoder_norm"),
-        *two("pre_logits/", "pre_logits"),
-        *two("head/", "head"),
+        *layer("pre_logits/", "pre_logits"),
+        *layer("head/", "head"),
     )
 
 
@@ -124,23 +121,23 @@ BIG_VISION_ROWS = (
         "flat_group_norm",
     ),
     Row("MAPHead_0/probe", "pooling/probe"),
-    *_attention("MAPHead_0/MultiHeadDotProductAttention_0", "pooling/attention"),
+    *attention("MAPHead_0/MultiHeadDotProductAttention_0/", "pooling/attention", PROJECTIONS),
     *norm("MAPHead_0/LayerNorm_0/", "pooling/layer_norm"),
     *_mlp("MAPHead_0/MlpBlock_0", "pooling/mlp"),
 )
 
 
 def find_big_vision(shapes):
-    """Return the arrays of a Flax ViT or of a ResNet of `bit.py`; see `Format.find`."""
-    first = ("embedding/kernel", "conv_root/kernel")
-    prefixes = (p for p in PREFIXES if any(len(shapes.get(f"{p}{x}", ())) == 4 for x in first))
+    """Return the arrays of a Flax ViT or of a ResNet of `bit.py`, or `None`; see `Format.find`."""
+    stems = ("embedding/kernel", "conv_root/kernel")
+    prefixes = (p for p in PREFIXES if any(len(shapes.get(f"{p}{x}", ())) == 4 for x in stems))
     prefix = next(prefixes, None)
     if prefix is None:
         return None
     naming = Naming({}, {}, [])
     for name, shape in shapes.items():
         if name.startswith(prefix):
-            _add(naming, _today(name.removeprefix(prefix)), name, shape)
+            _add(naming, _current_name(name.removeprefix(prefix)), name, shape)
         elif NOT_THE_MODEL.match(name):
             naming.ignored.append(name)
         else:
@@ -148,7 +145,7 @@ def find_big_vision(shapes):
     return naming
 
 
-def _today(name):
+def _current_name(name):
     for pattern, replacement in RENAMED:
         name = re.sub(pattern, replacement, name)
     return name
@@ -157,18 +154,18 @@ def _today(name):
 def _add(naming, name, stored_name, shape):
     stacked = "Transformer/encoderblock/"
     if not name.startswith(stacked) or not shape:
-        naming.add(name, StoredArray(stored_name), shape)
+        naming.add(name, stored_name, shape)
         return
-    # Blocks that were scanned over are stacked along a first axis.
+    # Models trained with `scan` stack the arrays of their blocks along a first axis.
     for index in range(shape[0]):
-        one = f"Transformer/encoderblock_{index}/{name.removeprefix(stacked)}"
-        naming.add(one, StoredArray(stored_name, index), shape[1:])
+        block_name = f"Transformer/encoderblock_{index}/{name.removeprefix(stacked)}"
+        naming.add(block_name, stored_name, shape[1:], index)
 
 
 def describe_flax(shape_of, config, num_heads):
     """Return the options of a Flax ViT, or of a ResNet if there are no patches.
 
-    The shapes of the arrays determine all of them but the form of the GELU; see `Format.describe`.
+    The shapes of the arrays determine all options except the GELU; see `Format.describe`.
     """
     root_conv = shape_of("root_conv/kernel")
     if root_conv and shape_of("patch_embedding/projection/kernel") is None:
@@ -176,10 +173,8 @@ def describe_flax(shape_of, config, num_heads):
     *patch_size, channels, width = shape_of("patch_embedding/projection/kernel")
     has_class_token = shape_of("class_token/token") is not None
     is_map = shape_of("pooling/probe") is not None
-    heads = first_of(
-        shape_of, *(f"block_0/attention/{x}/kernel" for x in ("query", "key", "value"))
-    )
-    learned = shape_of(POSITIONS) is not None
+    kernel = first_shape(shape_of, *(f"block_0/attention/{x}/kernel" for x in PROJECTIONS[:3]))
+    has_positions = shape_of(POSITIONS) is not None
     hybrid = {}
     if root_conv:
         hybrid = {"resnet_stages": describe_stages(shape_of), "resnet_width": root_conv[-1]}
@@ -187,7 +182,7 @@ def describe_flax(shape_of, config, num_heads):
         patch_size=patch_size,
         embedding_dim=width,
         depth=block_depth(shape_of),
-        num_heads=heads[1] if heads and len(heads) == 3 else None,
+        num_heads=kernel[1] if kernel and len(kernel) == 3 else None,
         mlp_dim=output_size(shape_of, "block_0/mlp/dense_0"),
         num_classes=output_size(shape_of, "head") or 0,
         image_size=None,
@@ -195,13 +190,13 @@ def describe_flax(shape_of, config, num_heads):
         pooling="map" if is_map else "token" if has_class_token else "gap",
         representation_size=output_size(shape_of, "pre_logits"),
         class_token=has_class_token,
-        position_embedding="learned" if learned else "sincos2d",
+        position_embedding="learned" if has_positions else "sincos2d",
         **hybrid,
     )
 
 
 def _store_positions(values, num_tokens):
-    """Add the position of the class token to the token: big_vision has rows for patches only."""
+    """Add the class token's position to the token: big_vision has positions of patches only."""
     table = values[POSITIONS]
     if "class_token/token" not in values or not table[:, :num_tokens].any():
         return without_zero_rows(values, num_tokens)
@@ -217,7 +212,7 @@ BIG_VISION = Format(
     find_big_vision,
     describe_flax,
     models=("ViT", "SigLIP's image tower", "FlexiViT", "DeiT III", "`bit.py`"),
-    # Old files have a row for the class token; big_vision drops it where there is no such token.
+    # Old files have a row for the class token; big_vision drops the row in models without one.
     prefix_rows=lambda num_tokens, shape_of: (0, 1),
     has_resnets=True,
     refused=lambda options: [] if options.resnet_stages is None else ["resnet_stages"],

@@ -1,4 +1,4 @@
-"""What a row of the table of checkpoint layouts says."""
+"""The class of a checkpoint layout, a row of the table `FORMATS`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,63 +8,62 @@ from keras_vit.checkpoints.weight_map import POSITIONS, Row
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A row of the table: one layout of checkpoints.
+    """One layout of checkpoint files: how it is recognized, read and written.
 
-    A layout that is only in memory has `name`, `title` and `rows`; one that is only read has no
-    `suffix`, or opens its files itself. `shape_of` is a function from the path of a variable to the
-    shape of the array that holds its values, or to `None`.
+    A layout that exists only in memory has `name`, `title` and `rows`. A layout that is only read
+    has no `suffix`, or an `open` function. `shape_of(path)` returns the shape of the array for the
+    variable of a path, or `None`.
 
     Args:
         name: value of `format`.
-        family: another value of `format`, which means all layouts of one project; `None` for the
-            name alone. The first of them that can describe a model is written.
-        model_types: values of `model_type` in the `config.json` of this layout. Layouts with the
-            `model_type` of a file are tried first.
         rows: the weight map.
         title: heading of the weight map in the documentation; `None` to leave it out.
-        models: the project's names of the models whose files are read and written, for the
-            documentation.
-        read_only_models: those of which a part is read, the image tower or the encoder.
-        suffix: suffix of the files that are written, one of `archives.WRITERS`, or of those that
-            `open` reads.
-        file_name: name of the file of weights in a directory, by default `model` and the suffix.
-        find: `find(shapes)` returns the arrays of a file, given their shapes by name, as a
-            `Naming`, or `None` for a file of another layout.
+        suffix: suffix of the files that are written, a key of `archives.WRITERS`, or of the files
+            that `open` reads.
+        find: `find(shapes)` returns the `Naming` of the arrays of a file, given their shapes by
+            name, or `None` for a file of another layout.
         describe: `describe(shape_of, config, num_heads)` returns the options of
             `vision_transformer` or `resnet`, without `image_size`. `config` is the contents of the
             `config.json`, and `num_heads` the argument of `from_checkpoint`.
-        open: `open(path)` returns the archive of a file that no module of `archives` reads.
-        restore: `restore(checkpoint, model, has_new_head)` restores what a file records besides
-            the weights, after they are loaded.
-        prefix_rows: `prefix_rows(num_tokens, shape_of)` returns the possible numbers of rows that
-            the tokens before the patches (class token, registers) have in the position embedding.
-        configured_size: `configured_size(config)` returns the image size that is recorded, or
+        file_name: name of the file of weights in a directory, by default `model` and the suffix.
+        family: another value of `format`, which stands for all layouts of one project; `None` if
+            there is none. A model is written in the first layout of them that can describe it.
+        model_types: values of `model_type` in the `config.json` of this layout. Layouts with the
+            `model_type` of a file are tried first.
+        models: the project's names of the models whose files are read and written, for the
+            documentation.
+        read_only_models: names of models of which only the image tower or the encoder is read.
+        open: `open(path)` returns the archive of a file that no class of `archives` reads.
+        restore: `restore(checkpoint, model, has_new_head)` sets attributes of a model that the file
+            records, after the weights are loaded.
+        prefix_rows: `prefix_rows(num_tokens, shape_of)` returns the possible numbers of rows in the
+            position embedding for the tokens before the patches (class token, registers).
+        configured_size: `configured_size(config)` returns the recorded image size, or `None`.
+        class_names: `class_names(config)` returns the list of the recorded names of classes, or
             `None`.
-        class_names: `class_names(config)` returns the names of the classes that are recorded, a
-            list, or `None`.
         interpolation: how the project resizes position embeddings.
-        config_options: options that are only recorded in the `config.json`; without the file, they
-            are assumed.
+        config_options: options that only the `config.json` records; without the file, they are
+            assumed.
         config_files: names of the JSON files next to the weights.
-        has_normalizations: whether published weights have different normalizations of images, so
-            that a file without a record of it gives a warning.
-        configure: `configure(options, arrays, class_names, image_spec)` returns the
-            contents of `config_files` by file name; the arguments are those of `save_checkpoint`,
-            the arrays of the file by name, and the `ImageSpec` of the model.
-        multi_label: entries of the `config.json` of a multi-label model; empty if the format has
-            none.
+        has_normalizations: whether published weights differ in the normalization of images, so
+            that a file that does not record it causes a warning.
+        configure: `configure(options, arrays, class_names, image_spec)` returns the contents of
+            `config_files` by file name. `arrays` are the arrays of the file by name.
+        multi_label: entries of the `config.json` of a multi-label model; empty if the layout cannot
+            record it.
         has_resnets: whether the project has ResNets without a Transformer.
-        refused: `refused(options)` lists the names of the options by which a Vision Transformer is
-            none of the project's.
+        refused: `refused(options)` lists the names of the options that the project's models cannot
+            have.
         has_patch_bias: `has_patch_bias(options)` returns whether the project's patch projection has
-            a bias in such a model.
-        position_embeddings: kinds of position embeddings that the layout can describe. Unless the
-            sines and cosines are among them, they are written as learned ones.
+            a bias in a model of these options.
+        position_embeddings: kinds of position embeddings that the layout can describe. If
+            `"sincos2d"` is not among them, the sines and cosines are written as learned ones.
         store_positions: `store_positions(values, num_tokens)` returns the values of the variables
-            by path, with the position embedding as it is stored.
-        constants: `constants(options)` returns arrays by name that the project's models have in
-            addition, and do not use.
-        spell: `spell(name, options)` returns the name in the file of an array of the weight map.
+            by path, with the position embedding of the file. `num_tokens` counts the tokens before
+            the patches.
+        constants: `constants(options)` returns arrays by name that the project's models contain,
+            but do not use.
+        spell: `spell(name, options)` returns the name in the file for a name of the weight map.
     """
 
     name: str
@@ -109,9 +108,6 @@ class Format:
 
 
 def without_zero_rows(values, num_tokens):
-    """Leave out the rows of the tokens before the patches, where they are zero; a default of timm.
-
-    See `Format.store_positions`.
-    """
+    """Remove the rows of the tokens before the patches if they are zero; see `store_positions`."""
     table = values[POSITIONS]
     return values if table[:, :num_tokens].any() else {**values, POSITIONS: table[:, num_tokens:]}

@@ -1,6 +1,6 @@
-"""vit_jax's `.npz` files, with the names of the release.
+"""The layout of vit_jax's released `.npz` files.
 
-The names are those of big_vision with other numbers of a block's layers.
+The names are those of big_vision, with other numbers for the layers of a block.
 """
 
 import re
@@ -20,22 +20,22 @@ GOOGLE_ROWS = flax_rows(
     "MlpBlock_3",
     "group_norm",
 )
-# The last rows of big_vision, of its attention pooling, have no counterpart.
+# vit_jax has no counterpart of big_vision's last rows, its attention pooling.
 GOOGLE_NAMES = {
     new.source: old.source for new, old in zip(BIG_VISION_ROWS, GOOGLE_ROWS, strict=False)
 }
 
 
 def find_google(shapes):
-    """Return the arrays of a ViT of vit_jax under its released names; see `Format.find`."""
+    """Return the arrays of a ViT of vit_jax, or `None`; see `Format.find`."""
     naming = find_big_vision(shapes)
     is_vit_jax = any(name.endswith("posembed_input/pos_embedding") for name in shapes)
     if naming is None or not is_vit_jax or "MAPHead_0/probe" in naming.shapes:
         return None
-    return naming.renamed(_released)
+    return naming.renamed(_released_name)
 
 
-def _released(name):
+def _released_name(name):
     block = re.match(r"Transformer/encoderblock_(\d+)/", name)
     if block is None:
         return GOOGLE_NAMES.get(name, name)

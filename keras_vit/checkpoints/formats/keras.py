@@ -1,4 +1,4 @@
-"""Keras's own `.keras` files, with the names of the model's variables."""
+"""The layout of `.keras` files: all variables under their own paths."""
 
 import dataclasses
 
@@ -13,14 +13,14 @@ from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row
 from keras_vit.core.arguments import AXES
 from keras_vit.models.options import options_from_config
 
-# Variables of position embeddings that no other project has.
-OWN = (
+# Variables of position embeddings that no other layout has.
+OWN_VARIABLES = (
     *("position_embedding/rows", "position_embedding/columns"),
     *(f"position_embedding_{{i}}/{name}" for name in ("embedding", "rows", "columns")),
     "block_{i}/attention/relative_embedding",
 )
-_OTHERS = (BIG_VISION_ROWS, BIG_TRANSFER_ROWS, TIMM_ROWS, CLIP_ROWS, DEIT_ROWS, DINOV3_ROWS)
-_TARGETS = [target for rows in _OTHERS for row in rows for target in row.targets]
+_MAPS = (BIG_VISION_ROWS, BIG_TRANSFER_ROWS, TIMM_ROWS, CLIP_ROWS, DEIT_ROWS, DINOV3_ROWS)
+_TARGETS = [target for rows in _MAPS for row in rows for target in row.targets]
 # Each half of an axial block has the variables of a block.
 _TARGETS += [
     target.replace("block_{i}/", f"block_{{i}}/{axis}/")
@@ -30,17 +30,17 @@ _TARGETS += [
 ]
 KERAS_ROWS = tuple(
     Row(target, target, "positions" if target == POSITIONS else "identity")
-    for target in dict.fromkeys((*_TARGETS, *OWN))
+    for target in dict.fromkeys((*_TARGETS, *OWN_VARIABLES))
 )
 
 
 def _open(path):
-    """Open a file; the configuration of the archive is the options of the model."""
+    """Open a file as an archive whose `config` contains the options of the model."""
     from keras_vit.checkpoints.save import ModelArchive, at_stored_size
     from keras_vit.models.image_model import options_of
     from keras_vit.models.keras_files import load_unchecked
 
-    # Arrays are checked when they are read.
+    # `CheckpointReader` checks the arrays.
     model = at_stored_size(load_unchecked(path))
     policy = next((layer for layer in model.layers if layer.weights), model).dtype_policy.name
     options = options_of(model).replace(name=model.name, dtype=policy)
@@ -48,7 +48,7 @@ def _open(path):
 
 
 def _restore(checkpoint, model, has_new_head):
-    """Freeze what is frozen in the file."""
+    """Freeze the layers that are frozen in the file."""
     from keras_vit.models.surgery import keep_frozen
 
     keep_frozen(checkpoint.archive.model, model, has_new_head)

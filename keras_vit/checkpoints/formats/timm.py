@@ -1,4 +1,4 @@
-"""Models of timm: ViT, DeiT, DINOv2, CLIP and their likes (`vision_transformer`)."""
+"""The layout of timm's `VisionTransformer`: ViT, DeiT, DINOv2, CLIP and others."""
 
 import math
 
@@ -20,9 +20,9 @@ GLOBAL_POOLS = {"token": "token", "gap": "avg", "map": "map"}
 
 
 def arguments_of(options):
-    """Return the `model_args` that all classes of timm have; others are added to them."""
+    """Return the `model_args` that `VisionTransformer` and `Eva` share."""
     width, mlp_dim = options.embedding_dim, options.mlp_dim
-    # The packed gate is a part of the hidden layer.
+    # The hidden layer of timm includes the gate.
     hidden = 2 * mlp_dim if options.gated_mlp else mlp_dim
     return {
         "img_size": list(options.image_size),
@@ -40,8 +40,8 @@ def arguments_of(options):
 
 
 def ratio(hidden, width):
-    """Return a ratio from which timm computes the hidden width as `int(width * ratio)`."""
-    # The product could be a little too small.
+    """Return the ratio from which timm computes the hidden width as `int(width * ratio)`."""
+    # Rounding may make the product a little too small.
     exact = hidden / width
     return exact if int(width * exact) == hidden else (hidden + 0.5) / width
 
@@ -73,24 +73,24 @@ def config_of(architecture, arguments, options, class_names, image_spec):
 
 
 def model_arguments(config):
-    """Return the `model_args` of a `config.json`, checked to be one of timm."""
+    """Return the `model_args` of a `config.json`; raise an error if it is not one of timm."""
     check_project(config, ("architecture", "model_args", "num_features"), "timm")
     return config.get("model_args") or {}
 
 
-def check_others(others, what):
-    """Raise an error for `others`, settings with which timm computes another function."""
-    if others:
+def check_unsupported(unsupported, rule):
+    """Raise an error for unsupported settings, with which timm computes another function."""
+    if unsupported:
         raise ValueError(
-            f"The config.json of `path` must describe a ViT {what}. Received: "
-            + ", ".join(f"{name}={value!r}" for name, value in others.items())
+            f"The config.json of `path` must describe a ViT {rule}. Received: "
+            + ", ".join(f"{name}={value!r}" for name, value in unsupported.items())
         )
 
 
 def check_arguments(config, options, names):
-    """Raise an error if a `config.json` does not fit the arrays; see `check_recorded`.
+    """Raise an error if a `config.json` contradicts the arrays; see `check_recorded`.
 
-    `names` are those of arguments that not all classes have.
+    `names` are additional names of arguments, for one class of timm.
     """
     common = {
         "embed_dim": "embedding_dim",
@@ -100,7 +100,7 @@ def check_arguments(config, options, names):
         "qkv_bias": "qkv_bias",
     }
     check_recorded(config.get("model_args") or {}, common | names, options)
-    # Configurations of backbones have 0 classes, but the file may have a head.
+    # The configuration of a backbone records 0 classes, but the file may contain a head.
     classes = {"num_classes": config.get("num_classes") or None}
     names = {"num_features": "embedding_dim", "num_classes": "num_classes"}
     check_recorded({**config, **classes}, names, options)
@@ -113,7 +113,7 @@ def configured_size(config):
 
 
 def refused_pooling(options):
-    """List the pooling if timm does not have it; see `Format.refused`."""
+    """Return `["pooling"]` if timm does not have the pooling; see `Format.refused`."""
     return [] if options.pooling in GLOBAL_POOLS else ["pooling"]
 
 
@@ -131,8 +131,8 @@ def configure(options, arrays, *metadata):
         "final_norm": options.final_norm,
         "act_layer": options.activation,
     }
-    # `model_args` replace everything in this architecture except the class of the model, the packed
-    # SwiGLU, and epsilon, which is 1e-5 in CLIP towers.
+    # `model_args` replace all settings of the architecture except the class of the model, the
+    # packed SwiGLU, and the epsilon, which is 1e-5 in CLIP towers.
     architecture = "vit_base_patch16_224"
     if options.distillation_token:
         architecture = "deit_base_distilled_patch16_224"
@@ -179,7 +179,7 @@ TIMM_ROWS = (
     *torch_layer("head_dist.", "head/distillation_token"),
 )
 
-# Activations: name in timm, and ours.
+# Names of activations in timm, and here.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_tanh": "gelu_tanh",
@@ -188,8 +188,8 @@ ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
 }
-# SigLIP models with the tanh GELU in timm (`timm/models/vision_transformer.py`). The others
-# were trained with it too, but timm computes the erf.
+# SigLIP models with the tanh GELU in timm (`timm/models/vision_transformer.py`). The other SigLIP
+# models were trained with it too, but timm computes the erf GELU.
 TANH_SIGLIP = (
     "patch32_siglip",
     "large_patch16_siglip_512",
@@ -197,22 +197,22 @@ TANH_SIGLIP = (
     "so400m_patch16_siglip",
     "giantopt_patch16_siglip",
 )
-# Parts of the names of architectures that have the same arrays and arguments, but compute another
-# function: norms after attention and MLP, rotary positions, pooling with registers.
+# Parts of the names of unsupported architectures, whose arrays and arguments are the same: norms
+# after attention and MLP, rotary positions, pooling with registers.
 OTHER_ARCHITECTURES = ("_rpn_", "vit_pe_", "test_vit3")
 # Parts of the names of architectures with packed SwiGLU.
 GATED = ("dinov2", "tipsv2")
-# Models whose number of heads is neither width / 64 nor that of the published model of this width.
+# Numbers of heads of models that differ from other published models of their width.
 NUM_HEADS = {
     **{"test_vit": 2, "test_vit2": 2, "vit_base_patch16_gap_224": 16},
     "vit_giant_patch16_radio_v3": 24,
 }
-# Arguments that change the function, but not the arrays.
+# Unsupported arguments, which change the function but not the arrays.
 OTHER_FUNCTIONS = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_layer")
 
 
 def find_timm(shapes):
-    """Return the arrays of timm's `VisionTransformer`; see `Format.find`."""
+    """Return the arrays of timm's `VisionTransformer`, or `None`; see `Format.find`."""
     if len(shapes.get("patch_embed.proj.weight", ())) != 4 or not any(
         name.startswith("blocks.0.") for name in shapes
     ):
@@ -221,13 +221,13 @@ def find_timm(shapes):
     is_eva = "blocks.0.gamma_1" in shapes and "pos_embed" not in shapes
     if is_eva:
         return None
-    # DINOv2's own files name the registers differently, and have a mask token.
+    # The original files of DINOv2 have another name for the registers, and a mask token.
     registers = {"register_tokens": "reg_token"}
     return Naming.of(shapes, lambda name: registers.get(name, name), ignored="mask_token$")
 
 
 def describe_timm(shape_of, config, num_heads):
-    """Return the options of a timm model, from its arrays and `config.json`."""
+    """Return the options of a timm model; see `Format.describe`."""
     arguments = model_arguments(config)
     architecture = config.get("architecture") or ""
     _check(architecture, arguments)
@@ -248,14 +248,14 @@ def describe_timm(shape_of, config, num_heads):
         qkv_bias=shape_of("block_0/attention/query/bias") is not None,
         patch_bias=shape_of("patch_embedding/projection/bias") is not None,
         qk_norm=query_norm is not None,
-        # The file has the factors, but not their initial value.
+        # The file contains the trained factors, but not their initial value.
         layer_scale=arguments.get("init_values") or 1e-5
         if shape_of("block_0/layer_scale_1/gamma")
         else None,
         pre_norm=shape_of("pre_norm/gamma") is not None,
         fc_norm=shape_of("fc_norm/gamma") is not None,
         final_norm=any(shape_of(f"{x}_norm/gamma") for x in ("encoder", "fc")),
-        # CLIP towers have PyTorch's default, timm's other ViTs have 1e-6.
+        # CLIP towers have PyTorch's default, the other ViTs of timm 1e-6.
         epsilon=1e-5 if "clip" in architecture else 1e-6,
     )
     names = {"class_token": "class_token", "reg_tokens": "num_registers", "qk_norm": "qk_norm"}
@@ -266,23 +266,23 @@ def describe_timm(shape_of, config, num_heads):
 def _mlp(shape_of, architecture):
     """Return whether the MLPs are gated, and their width.
 
-    In gated ones, the first layer has twice as many outputs as the second has inputs.
+    The first layer of a gated MLP has twice as many outputs as the second layer has inputs.
     """
     outputs = output_size(shape_of, "block_0/mlp/dense_0", axis=0)
     second = shape_of("block_0/mlp/dense_1/kernel")
     if second is None or outputs != 2 * second[1]:
         return False, outputs
     if architecture and not any(name in architecture for name in GATED):
-        check_others({"architecture": architecture}, "whose gated MLPs are SwiGLUs")
+        check_unsupported({"architecture": architecture}, "whose gated MLPs are SwiGLUs")
     return True, second[1]
 
 
 def _check(architecture, arguments):
     """Raise an error if timm computes another function with the same arrays."""
-    others = {name: arguments[name] for name in OTHER_FUNCTIONS if arguments.get(name)}
-    if any(part in architecture for part in OTHER_ARCHITECTURES):
-        others["architecture"] = architecture
-    check_others(others, "with timm's default layers")
+    unsupported = {name: arguments[name] for name in OTHER_FUNCTIONS if arguments.get(name)}
+    if any(name in architecture for name in OTHER_ARCHITECTURES):
+        unsupported["architecture"] = architecture
+    check_unsupported(unsupported, "with timm's default layers")
 
 
 def _pooling(shape_of, config, arguments):
@@ -294,11 +294,11 @@ def _pooling(shape_of, config, arguments):
     if pool is None:
         pool = "map" if has_probe else "avg" if has_fc_norm or not has_class_token else "token"
     includes_prefix = bool(arguments.get("pool_include_prefix")) and has_prefix
-    known = ("token", "avg", "map")
-    if pool not in known or includes_prefix or (has_fc_norm and pool != "avg"):
+    supported = ("token", "avg", "map")
+    if pool not in supported or includes_prefix or (has_fc_norm and pool != "avg"):
         raise ValueError(
-            f"`global_pool` of the file's config.json must be one of {known}, and 'avg' if there "
-            "is an `fc_norm`; it must not include class and register tokens. Received: "
+            f"`global_pool` of the file's config.json must be one of {supported}, and 'avg' if "
+            "there is an `fc_norm`; it must not include class and register tokens. Received: "
             f"global_pool={pool!r}, pool_include_prefix={includes_prefix}, fc_norm={has_fc_norm}"
         )
     return "gap" if pool == "avg" else pool
@@ -322,11 +322,11 @@ def _activation(config, arguments, default):
 
 
 def _prefix_rows(num_tokens, shape_of):
-    """Return the possible numbers of positions for class and register tokens, the likeliest first.
+    """Return the possible numbers of positions before those of the patches, the likeliest first.
 
-    DeiT III and models with registers have no positions for these tokens; the original DINOv2 with
-    registers has one for the class token. Models with neither LayerScale nor registers, and those
-    with a distillation token, have one position per token.
+    DeiT III and models with registers have no positions for class and register tokens; the original
+    DINOv2 with registers has a position for the class token. Models with a distillation token, and
+    models without LayerScale and registers, have one position per token.
     """
     if shape_of("distillation_token/token") is not None:
         return (num_tokens,)
@@ -343,12 +343,12 @@ def _store_positions(values, num_tokens):
 def _refused(options):
     """List the options of a model that timm does not have; see `Format.refused`.
 
-    Those with a distillation token have neither registers nor gated MLPs. Without classes, their
-    output is the mean of both tokens.
+    Models with a distillation token have neither registers nor gated MLPs, and without classes
+    return the mean of both tokens.
     """
     names = refused_pooling(options)
-    others = options.num_registers or options.gated_mlp
-    if options.distillation_token and (others or not options.num_classes):
+    has_others = options.num_registers or options.gated_mlp
+    if options.distillation_token and (has_others or not options.num_classes):
         names += ["distillation_token", "num_classes", "num_registers", "gated_mlp"]
     return names
 

@@ -1,4 +1,4 @@
-"""EVA in timm."""
+"""The layout of timm's `Eva`, for the ViT of DINOv3."""
 
 from keras_vit.checkpoints.architecture import in_order, num_registers, output_size, torch_options
 from keras_vit.checkpoints.formats.format import Format
@@ -6,7 +6,7 @@ from keras_vit.checkpoints.formats.timm import (
     BLOCK,
     arguments_of,
     check_arguments,
-    check_others,
+    check_unsupported,
     config_of,
     configured_size,
     model_arguments,
@@ -18,9 +18,9 @@ from keras_vit.core.arguments import ROTARY_BASE
 from keras_vit.models.options import VitOptions
 
 ARCHITECTURE = "vit_small_patch16_dinov3"
-# Parts of the names of architectures with these rotary positions.
+# Parts of the names of architectures with the rotary positions of DINOv3.
 ROTARY = ("dinov3", "lingbot")
-# Arguments that change the function: the only values that are read.
+# Arguments that change the function, and their supported values.
 FUNCTION = {
     "rope_type": ("dinov3",),
     "rope_temperature": (ROTARY_BASE,),
@@ -36,7 +36,7 @@ EVA_ROWS = (
     Row("cls_token", "class_token/token"),
     Row("reg_token", "register_tokens/tokens"),
     *torch_norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1"),
-    # The kernel alone: keys have no bias.
+    # Only the kernel is packed: keys have no bias.
     packed(f"{BLOCK}.attn.qkv.", "block_{i}/attention")[0],
     Row(f"{BLOCK}.attn.q_bias", "block_{i}/attention/query/bias"),
     Row(f"{BLOCK}.attn.v_bias", "block_{i}/attention/value/bias"),
@@ -99,10 +99,10 @@ def _pooling(config, arguments):
 
 def _check(architecture, arguments):
     """Raise an error if timm computes another function with the same arrays."""
-    others = {k: v for k, v in arguments.items() if v not in FUNCTION.get(k, (v,))}
+    unsupported = {k: v for k, v in arguments.items() if v not in FUNCTION.get(k, (v,))}
     if not any(name in architecture for name in ROTARY):
-        others["architecture"] = architecture
-    check_others(others, "with the rotary positions of DINOv3")
+        unsupported["architecture"] = architecture
+    check_unsupported(unsupported, "with the rotary positions of DINOv3")
 
 
 def _refused(options):
@@ -116,7 +116,7 @@ def _configure(options, arrays, *metadata):
         "mlp_ratio": ratio(options.mlp_dim, options.embedding_dim),
         "num_reg_tokens": options.num_registers,
         "swiglu_mlp": options.gated_mlp,
-        # SwiGLU is not packed if there is an alignment.
+        # With an alignment, timm does not pack the first two layers of SwiGLU.
         "swiglu_align_to": 1,
         "use_fc_norm": options.fc_norm,
     }

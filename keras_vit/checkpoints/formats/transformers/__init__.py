@@ -1,1 +1,1 @@
-"""The layouts of Hugging Face transformers: one file per kind of model."""
+"""The layouts of Hugging Face transformers, one file per kind of model."""

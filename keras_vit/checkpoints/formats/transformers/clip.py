@@ -1,15 +1,15 @@
-"""The image tower of CLIP in transformers, alone or in a file with the text tower."""
+"""The layout of CLIP's image tower in transformers, and functions for the towers of SigLIP."""
 
 import numpy as np
 
 from keras_vit.checkpoints.architecture import check_recorded, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    attention,
     describe_encoder,
     finder,
     not_square,
     settings_of,
+    torch_attention,
     transformers_format,
 )
 from keras_vit.checkpoints.weight_map import POSITIONS, Row, torch_layer, torch_norm
@@ -24,10 +24,10 @@ PROJECTIONS = tuple(f"self_attn.{x}" for x in ("q_proj", "k_proj", "v_proj", "ou
 NOT_THE_TOWER = r"text_model\.|text_projection\.|logit_|embeddings\.position_ids$"
 DEFAULTS = Defaults(("clip_vision_model", "clip"), epsilon=1e-5, activation="quick_gelu")
 
-# Names of the blocks of CLIP and of SigLIP, without the prefix `vision_model.`.
+# Rows of the blocks of CLIP and of SigLIP, without the prefix `vision_model.`.
 BLOCK_ROWS = (
     *torch_norm(f"{LAYER}.layer_norm1.", "block_{i}/layer_norm_1"),
-    *attention(f"{LAYER}.", "block_{i}/attention", PROJECTIONS),
+    *torch_attention(f"{LAYER}.", "block_{i}/attention", PROJECTIONS),
     *torch_norm(f"{LAYER}.layer_norm2.", "block_{i}/layer_norm_2"),
     *torch_layer(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
     *torch_layer(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
@@ -37,7 +37,7 @@ CLIP_ROWS = (
     Row(PATCHES, "patch_embedding/projection/kernel", "convolution"),
     Row(CLASS_TOKEN, "class_token/token", "flat_token"),
     Row("embeddings.position_embedding.weight", POSITIONS, "flat_positions"),
-    # The name is misspelled in transformers.
+    # Misspelled in transformers.
     *torch_norm("pre_layrnorm.", "pre_norm"),
     *BLOCK_ROWS,
     Row("visual_projection.weight", "projection/kernel", "dense"),
@@ -47,14 +47,14 @@ CLIP_ROWS = (
 
 def tower_settings(config):
     """Return the settings of the image tower: a part of the `config.json`, or all of it."""
-    # Old files have both; transformers uses the first one alone.
+    # Old files have both keys; transformers uses only the first.
     return config.get("vision_config_dict") or config.get("vision_config") or config
 
 
 def tower_finder(markers, ignored_with_classifier, absent=()):
-    """Return a function for `Format.find`.
+    """Return a function for `Format.find`, as `finder` does.
 
-    Classifiers take the mean of the patches, and do not use all that is in their files.
+    Classifiers use the mean of the patches, and ignore the arrays `ignored_with_classifier`.
     """
 
     def find(shapes):
@@ -67,7 +67,7 @@ def tower_finder(markers, ignored_with_classifier, absent=()):
 
 
 def spell_tower(name, options):
-    """Return the name in the file: all but those of heads are under `vision_model.`."""
+    """Return the name in the file: all names but those of heads begin with `vision_model.`."""
     is_head = name.startswith(("classifier.", "visual_projection."))
     return name if is_head else f"vision_model.{name}"
 
@@ -75,17 +75,17 @@ def spell_tower(name, options):
 def _describe(shape_of, config, num_heads):
     settings = tower_settings(config)
     is_classifier = shape_of("head/kernel") is not None
-    own = {
+    fields = {
         "pooling": "gap" if is_classifier else "token",
         "final_norm": not is_classifier,
         "pre_norm": True,
         "projection_dim": output_size(shape_of, "projection", axis=0),
     }
-    options = describe_encoder(shape_of, config, num_heads, DEFAULTS, settings, **own)
+    options = describe_encoder(shape_of, config, num_heads, DEFAULTS, settings, **fields)
     if options.projection_dim:
-        # The image tower in a whole model has a default of its own, which is not used.
-        whole = config if "projection_dim" in config else settings
-        check_recorded(whole, {"projection_dim": "projection_dim"}, options)
+        # In a model of two towers, the image tower's own `projection_dim` is not used.
+        recorded = config if "projection_dim" in config else settings
+        check_recorded(recorded, {"projection_dim": "projection_dim"}, options)
     return options
 
 
@@ -107,7 +107,7 @@ def _config_of(options):
 
 
 def _constants(options):
-    """Return the norm that a classifier does not use."""
+    """Return the arrays of the final norm for a classifier, which does not use it."""
     if options.final_norm:
         return {}
     width = options.embedding_dim

@@ -1,6 +1,6 @@
-"""What the layouts of Hugging Face transformers share.
+"""Functions that the layouts of Hugging Face transformers share: find, describe and configure.
 
-Files keep the names of the first release; transformers 5 has other names in memory.
+Files keep the names of the first release, although transformers 5 has other names in memory.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, torch_layer
 from keras_vit.models.options import VitOptions
 
-# Activations: name in transformers, and ours.
+# Names of activations in transformers, and here.
 ACTIVATIONS = {
     "gelu_python": "gelu",
     "gelu": "gelu",  # of several names, the last is written
@@ -30,13 +30,13 @@ ACTIVATIONS = {
     "swish": "silu",
     "silu": "silu",
 }
-# The `problem_type` of a model whose images may have several labels.
+# The `problem_type` of a multi-label model.
 MULTI_LABEL = "multi_label_classification"
 
 
 @dataclasses.dataclass(frozen=True)
 class Defaults:
-    """The settings of a kind of model where its `config.json` does not record them.
+    """Default settings of a kind of model, for a `config.json` that does not record them.
 
     Args:
         model_types: values of `model_type`.
@@ -51,11 +51,11 @@ class Defaults:
     activation: str = "gelu"
 
 
-def attention(source, target, names):
-    """Return the rows of an attention layer; `names` are those of its four projections."""
+def torch_attention(source, target, names):
+    """Return the rows of an attention layer, given the names of its four projections."""
     pairs = zip(names, (*QUERY_KEY_VALUE, "output"), strict=True)
-    rows = [torch_layer(f"{source}{name}.", f"{target}/{ours}") for name, ours in pairs]
-    return tuple(itertools.chain(*rows))
+    layers = [torch_layer(f"{source}{name}.", f"{target}/{ours}") for name, ours in pairs]
+    return tuple(itertools.chain(*layers))
 
 
 def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: name):
@@ -63,33 +63,33 @@ def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: nam
 
     Args:
         markers: names of arrays that a file must have, without the prefix.
-        prefixes: possible beginnings of the names.
+        prefixes: possible prefixes of the names.
         ignored: pattern of the names of arrays that are not part of the model.
         absent: names of arrays that a file must not have, without the prefix.
-        rename: function from a name without the prefix to that of the weight map.
+        rename: function from a name without the prefix to the name in the weight map.
     """
 
     def find(shapes):
         for prefix in prefixes:
             names = {name: rename(name.removeprefix(prefix)) for name in shapes}
-            own = {ours for name, ours in names.items() if name.startswith(prefix)}
-            if own.issuperset(markers) and own.isdisjoint(absent):
+            model = {ours for name, ours in names.items() if name.startswith(prefix)}
+            if model.issuperset(markers) and model.isdisjoint(absent):
                 return Naming.of(shapes, names.get, ignored)
         return None
 
     return find
 
 
-def describe_encoder(shape_of, config, num_heads, defaults, settings=None, **own):
+def describe_encoder(shape_of, config, num_heads, defaults, settings=None, **fields):
     """Return the options of a model, from its arrays and its `config.json`.
 
     Args:
         shape_of: as in `Format.describe`.
-        config: likewise.
-        num_heads: likewise.
+        config: as in `Format.describe`.
+        num_heads: as in `Format.describe`.
         defaults: the `Defaults` of the kind of model.
-        settings: the part of the configuration that describes the image tower, by default all.
-        **own: options of this kind of model.
+        settings: the part of `config` that describes the image tower, by default all of it.
+        **fields: options of this kind of model.
     """
     check_project(config, ("model_type", "architectures"), "transformers")
     settings = config if settings is None else settings
@@ -102,17 +102,17 @@ def describe_encoder(shape_of, config, num_heads, defaults, settings=None, **own
             f"Received: layer_norm_eps={epsilon!r}"
         )
     heads = _heads(settings, num_heads, defaults)
-    fields = {
-        **torch_options(shape_of, heads, num_heads, own.get("gated_mlp", False)),
+    arguments = {
+        **torch_options(shape_of, heads, num_heads, fields.get("gated_mlp", False)),
         "pooling": "token",
         "activation": ACTIVATIONS[settings.get("hidden_act", defaults.activation)],
         "class_token": True,
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
         "patch_bias": shape_of("patch_embedding/projection/bias") is not None,
         "epsilon": epsilon,
-        **own,
+        **fields,
     }
-    options = VitOptions(image_size=None, **fields)
+    options = VitOptions(image_size=None, **arguments)
     _check_recorded(config, settings, options)
     return options
 
@@ -128,17 +128,17 @@ def _check_recorded(config, settings, options):
     }
     check_recorded(settings, names, options)
     if options.num_classes:
-        # Without a head, transformers writes its default of two labels.
+        # For a model without a head, transformers writes its default of two labels.
         check_recorded(config, {"num_labels": "num_classes"}, options)
 
 
-def _heads(settings, asked, defaults):
-    """Return the number of heads that a `config.json` records, or its default.
+def _heads(settings, num_heads, defaults):
+    """Return the number of heads that a `config.json` records, or the default.
 
-    `None` if there is no `config.json`, or if the caller gave the number.
+    Return `None` if there is no `config.json`, or it lacks the number and the caller gave it.
     """
     heads = settings.get("num_attention_heads")
-    if heads is not None or not settings or asked is not None:
+    if heads is not None or not settings or num_heads is not None:
         return heads
     logger.warning(
         "the config.json does not record num_attention_heads: %d are assumed, as in transformers",
@@ -148,7 +148,7 @@ def _heads(settings, asked, defaults):
 
 
 def check_setting(config, name, *allowed):
-    """Raise an error if a configuration has another value of a setting than the allowed ones."""
+    """Raise an error if a setting has another than the allowed values; the first is the default."""
     if config.get(name, allowed[0]) not in allowed:
         raise ValueError(
             f"`{name}` of the file's config.json must be {' or '.join(map(repr, allowed))}. "
@@ -157,7 +157,7 @@ def check_setting(config, name, *allowed):
 
 
 def not_square(options):
-    """List the sizes that are not square, where transformers computes a grid from one number.
+    """List the sizes that are not square, for models that support only squares.
 
     See `Format.refused`.
     """
@@ -171,18 +171,18 @@ def settings_of(options):
         "hidden_size": options.embedding_dim,
         "num_hidden_layers": options.depth,
         "num_attention_heads": options.num_heads,
-        # None for an activation that transformers lacks: `save_checkpoint` reads the file back and
-        # refuses it.
+        # `None` for an activation that transformers lacks: `save_checkpoint` refuses it when it
+        # describes the file.
         "hidden_act": names.get(options.activation),
         "layer_norm_eps": options.epsilon,
-        "image_size": one_or_both(options.image_size),
-        "patch_size": one_or_both(options.patch_size),
+        "image_size": _number_or_list(options.image_size),
+        "patch_size": _number_or_list(options.patch_size),
         "num_channels": options.image_channels,
     }
 
 
-def one_or_both(pair):
-    """Return one number for two equal ones."""
+def _number_or_list(pair):
+    """Return one number for two equal numbers, and otherwise a list."""
     return pair[0] if pair[0] == pair[1] else list(pair)
 
 
@@ -193,18 +193,18 @@ def read_class_names(config):
 
 
 def default_names(num_classes):
-    """Return the names that transformers gives to classes without names."""
+    """Return the names that transformers writes for classes without names."""
     return [f"LABEL_{index}" for index in range(num_classes)]
 
 
 def _restore(checkpoint, model, has_new_head):
-    """Set the thresholds of a multi-label model to those of transformers; see `Format.restore`."""
+    """Set the thresholds of a multi-label model to 0.5, as transformers; see `Format.restore`."""
     config, num_classes = checkpoint.archive.config, model.options.num_classes
     if config.get("problem_type") == MULTI_LABEL and num_classes and not has_new_head:
         model.thresholds = (0.5,) * num_classes
 
 
-def _configurer(config_of, image_settings_of):
+def _configurer(config_of, processor_of):
     """Return a function for `Format.configure`; see `transformers_format`."""
 
     def configure(options, arrays, class_names, image_spec):
@@ -218,19 +218,20 @@ def _configurer(config_of, image_settings_of):
         if labels := class_names or default_names(options.num_classes):
             config["id2label"] = dict(enumerate(labels))
             config["label2id"] = {label: index for index, label in enumerate(labels)}
-        contents = config, image_settings_of(options, image_spec)
+        contents = config, processor_of(options, image_spec)
         return dict(zip(CONFIGURATION, contents, strict=True))
 
     return configure
 
 
 def transformers_format(
-    name, rows, title, find, describe, defaults, config_of, image_settings_of=preprocessor_of, **own
+    name, rows, title, find, describe, defaults, config_of, processor_of=preprocessor_of, **fields
 ):
-    """Return the `Format` of a kind of model, with the arguments that all kinds share.
+    """Return the `Format` of a kind of model, with the fields that all kinds share.
 
     `config_of(options)` returns the class of the model, the `model_type` and the other settings of
-    the `config.json`; `image_settings_of` the contents of the `preprocessor_config.json`.
+    the `config.json`. `processor_of(options, image_spec)` returns the contents of the
+    `preprocessor_config.json`.
     """
     return Format(
         name,
@@ -244,9 +245,9 @@ def transformers_format(
         class_names=read_class_names,
         config_options=("num_heads", "activation", "epsilon"),
         config_files=CONFIGURATION,
-        configure=_configurer(config_of, image_settings_of),
+        configure=_configurer(config_of, processor_of),
         restore=_restore,
         multi_label={"problem_type": MULTI_LABEL},
         has_normalizations=True,
-        **own,
+        **fields,
     )

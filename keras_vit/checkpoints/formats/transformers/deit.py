@@ -1,4 +1,4 @@
-"""DeiT of transformers: a ViT with a distillation token."""
+"""The layout of DeiT in transformers, a ViT with a distillation token."""
 
 from keras_vit.checkpoints.architecture import output_size
 from keras_vit.checkpoints.formats.transformers.common import Defaults, finder, transformers_format
@@ -16,8 +16,8 @@ TOKEN = "embeddings.distillation_token"
 CLASSIFIERS = ("classifier.", "cls_classifier.", "distillation_classifier.")
 DEIT = Defaults(("deit",), epsilon=1e-12)
 
-# Without the second classifier, the distillation token is like a register token: its output is not
-# used.
+# In models without a second classifier, the output of the distillation token is not used: it is
+# read as a register token.
 DEIT_ROWS = (
     *HUGGINGFACE_ROWS,
     Row(TOKEN, "distillation_token/token"),
@@ -29,10 +29,10 @@ DEIT_ROWS = (
 
 def _describe(shape_of, config, num_heads):
     classes = output_size(shape_of, "head/class_token", axis=0)
-    own = {"num_registers": 1}
+    fields = {"num_registers": 1}
     if classes:
-        own = {"distillation_token": True, "num_classes": classes}
-    return describe_vit(shape_of, config, num_heads, DEIT, **own)
+        fields = {"distillation_token": True, "num_classes": classes}
+    return describe_vit(shape_of, config, num_heads, DEIT, **fields)
 
 
 def _config_of(options):

@@ -1,4 +1,4 @@
-"""DINOv2 of transformers, without and with register tokens."""
+"""The layouts of DINOv2 in transformers, without and with register tokens."""
 
 import functools
 
@@ -7,11 +7,11 @@ import numpy as np
 from keras_vit.checkpoints.architecture import check_recorded, num_registers, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    attention,
     describe_encoder,
     finder,
     not_square,
     settings_of,
+    torch_attention,
     transformers_format,
 )
 from keras_vit.checkpoints.formats.transformers.vit import (
@@ -29,7 +29,7 @@ REGISTERS = "register_tokens/tokens"
 DINOV2_ROWS = (
     *EMBEDDING_ROWS,
     *torch_norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1"),
-    *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
+    *torch_attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
     *torch_norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2"),
     *torch_layer(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
@@ -45,7 +45,7 @@ REGISTER_ROW = Row("embeddings.register_tokens", REGISTERS)
 
 
 def _describe(defaults, shape_of, config, num_heads):
-    # transformers would read the grid as another, square one.
+    # For another size, transformers would compute a wrong, square grid of positions.
     height, width = as_pair(config.get("image_size") or 1, "image_size")
     if height != width:
         raise ValueError(
@@ -53,17 +53,17 @@ def _describe(defaults, shape_of, config, num_heads):
             f"Received: image_size={config['image_size']!r}"
         )
     gate = output_size(shape_of, "block_0/mlp/gate", axis=0)
-    own = {
+    fields = {
         "pooling": "token_gap" if shape_of("head/kernel") else "token",
-        # The file has the factors, but not their initial value.
+        # The file contains the trained factors, but not their initial value.
         "layer_scale": config.get("layerscale_value", 1.0),
         "num_registers": num_registers(shape_of),
         "gated_mlp": gate is not None,
     }
     if gate:
-        # Whatever the configuration says.
-        own |= {"mlp_dim": gate // 2, "activation": "silu"}
-    options = describe_encoder(shape_of, config, num_heads, defaults, **own)
+        # transformers ignores `hidden_act` in gated MLPs.
+        fields |= {"mlp_dim": gate // 2, "activation": "silu"}
+    options = describe_encoder(shape_of, config, num_heads, defaults, **fields)
     names = {"use_swiglu_ffn": "gated_mlp", "num_register_tokens": "num_registers"}
     check_recorded(config, names, options)
     return options
@@ -109,7 +109,7 @@ def _config_of(kind, model_type, options):
 
 
 def _without_register_positions(values, num_tokens):
-    """Add the positions of the registers to the tokens: transformers has none for them."""
+    """Add the registers' positions to the tokens: transformers has no positions of registers."""
     if REGISTERS not in values:
         return values
     table = values[POSITIONS]
@@ -119,7 +119,7 @@ def _without_register_positions(values, num_tokens):
 
 
 def unused_tokens(options, leading=(1,)):
-    """Return the token of masked patches, which no image uses, and registers if there are none."""
+    """Return the mask token, which only pretraining uses, and an empty array for no registers."""
     width = options.embedding_dim
     constants = {"embeddings.mask_token": np.zeros((*leading, width), "float32")}
     if not options.num_registers:
@@ -127,7 +127,7 @@ def unused_tokens(options, leading=(1,)):
     return constants
 
 
-def _layout(kind, model_type, rows, absent=(), **own):
+def _layout(kind, model_type, rows, absent=(), **fields):
     defaults = Defaults((model_type,), epsilon=1e-6)
     markers = [PATCHES, SCALE, *(() if absent else [REGISTER_ROW.source])]
     return transformers_format(
@@ -142,7 +142,7 @@ def _layout(kind, model_type, rows, absent=(), **own):
         models=(f"{kind}Model", f"{kind}ForImageClassification"),
         refused=_refused,
         spell=speller(f"{model_type}.", "classifier."),
-        **own,
+        **fields,
     )
 
 
@@ -153,7 +153,7 @@ DINOV2_WITH_REGISTERS = _layout(
     "Dinov2WithRegisters",
     "dinov2_with_registers",
     (*DINOV2_ROWS, REGISTER_ROW),
-    # Antialiased, in contrast to the models without registers.
+    # Antialiased, unlike in the models without registers.
     interpolation="bicubic",
     prefix_rows=lambda num_tokens, shape_of: (1,),
     store_positions=_without_register_positions,

@@ -1,4 +1,4 @@
-"""The ViT of DINOv3 in transformers: rotary positions and register tokens."""
+"""The layout of DINOv3's ViT in transformers, with rotary positions and register tokens."""
 
 import dataclasses
 import re
@@ -6,11 +6,11 @@ import re
 from keras_vit.checkpoints.architecture import check_recorded, num_registers, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    attention,
     check_setting,
     describe_encoder,
     finder,
     settings_of,
+    torch_attention,
     transformers_format,
 )
 from keras_vit.checkpoints.formats.transformers.dinov2 import unused_tokens
@@ -24,7 +24,7 @@ DINOV3_ROWS = (
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.register_tokens", "register_tokens/tokens"),
     *torch_norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1"),
-    *attention(
+    *torch_attention(
         f"{LAYER}.attention.", "block_{i}/attention", ("q_proj", "k_proj", "v_proj", "o_proj")
     ),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
@@ -42,17 +42,17 @@ DINOV3_ROWS = (
 def _describe(shape_of, config, num_heads):
     check_setting(config, "rope_theta", ROTARY_BASE)
     is_gated = output_size(shape_of, "block_0/mlp/gate", axis=0) is not None
-    # The gated models of the release are SwiGLUs.
+    # Without a config.json: the gated MLPs of the release are SwiGLUs.
     activation = DEFAULTS.activation if config or not is_gated else "silu"
     defaults = dataclasses.replace(DEFAULTS, activation=activation)
-    own = {
+    fields = {
         "position_embedding": "rotary",
         "num_registers": num_registers(shape_of),
         "layer_scale": config.get("layerscale_value", 1.0),
         "gated_mlp": is_gated,
         "key_bias": shape_of("block_0/attention/key/bias") is not None,
     }
-    options = describe_encoder(shape_of, config, num_heads, defaults, **own)
+    options = describe_encoder(shape_of, config, num_heads, defaults, **fields)
     names = {
         "use_gated_mlp": "gated_mlp",
         "num_register_tokens": "num_registers",

@@ -1,7 +1,8 @@
-"""The image towers of SigLIP and SigLIP 2 in transformers, alone or with the text tower.
+"""The layouts of the image towers of SigLIP and SigLIP 2 in transformers.
 
-SigLIP 2 with images of fixed size is a SigLIP. Its other models (NaFlex) take any grid of patches;
-their kernels are stored as matrices, and a model of this package has one grid, at first square.
+Files contain the image tower alone, or also the text tower. Models of SigLIP 2 with a fixed image
+size have the layout of SigLIP. The others (NaFlex) take any grid of patches, and store the kernel
+of the patch projection as a matrix; models of this package have one grid, by default a square one.
 """
 
 import functools
@@ -29,12 +30,12 @@ from keras_vit.checkpoints.weight_map import POSITIONS, Row, packed, torch_layer
 from keras_vit.core.arguments import as_pair
 
 BIAS = "embeddings.patch_embedding.bias"
-# The default of `patch_size` of transformers' `Siglip2VisionConfig`.
+# The default of `patch_size` in transformers' `Siglip2VisionConfig`.
 DEFAULT_PATCH_SIZE = 16
 
 
 def _rows(kernel):
-    """Return the weight map, with the transform of the patches' kernel."""
+    """Return the weight map; `kernel` is the transform of the patch projection's kernel."""
     return (
         *torch_layer("embeddings.patch_embedding.", "patch_embedding/projection", kernel),
         Row("embeddings.position_embedding.weight", POSITIONS, "flat_positions"),
@@ -59,8 +60,8 @@ def _describe(defaults, is_flat, shape_of, config, num_heads):
             return shape
         return _unflattened(shape, settings)
 
-    own = {"pooling": "map" if has_probe else "gap", "class_token": False}
-    options = describe_encoder(shape_of_kernel, config, num_heads, defaults, settings, **own)
+    fields = {"pooling": "map" if has_probe else "gap", "class_token": False}
+    options = describe_encoder(shape_of_kernel, config, num_heads, defaults, settings, **fields)
     if not options.num_classes:
         check_setting(settings, "vision_use_head", has_probe)
     return options
@@ -71,7 +72,7 @@ def _unflattened(shape, settings):
     filters, size = shape
     patch_size = settings.get("patch_size", DEFAULT_PATCH_SIZE)
     if not settings:
-        # Without a config.json: patches of RGB images.
+        # Without a config.json, square patches of RGB images are assumed.
         patch_size = max(1, math.isqrt(size // 3))
     height, width = as_pair(patch_size, "patch_size")
     return filters, size // (height * width), height, width
@@ -86,9 +87,8 @@ def _config_of(model, model_type, is_flat, options):
     }
     if is_flat:
         del settings["image_size"]
-        grid = grid_of(options.image_size, options.patch_size)
-        # A border that is cut off is smaller than a patch.
-        settings["num_patches"] = math.prod(grid)
+        # The image size may contain a border smaller than a patch, which is cut off.
+        settings["num_patches"] = math.prod(grid_of(options.image_size, options.patch_size))
     architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
     if options.num_classes:
         architecture = f"{model}ForImageClassification"
@@ -98,7 +98,7 @@ def _config_of(model, model_type, is_flat, options):
 
 
 def _size_of_patches(config):
-    """Return the image size of the square grid that NaFlex's positions are stored for."""
+    """Return the image size for the square grid of positions in a NaFlex file."""
     settings = tower_settings(config)
     if not settings.get("num_patches"):
         return None
@@ -106,11 +106,11 @@ def _size_of_patches(config):
     return tuple(math.isqrt(settings["num_patches"]) * size for size in patch_size)
 
 
-def _layout(model, what, is_flat, **own):
+def _layout(model, models, is_flat, **fields):
+    """Return the row of SigLIP or SigLIP 2; `is_flat` is whether its kernel is a matrix."""
     model_type = model.lower()
     model_types = f"{model_type}_vision_model", model_type
     defaults = Defaults(model_types, epsilon=1e-6, activation="gelu_pytorch_tanh")
-    # Markers; a kernel with two axes is one of NaFlex.
     find_tower = tower_finder([PATCHES, BIAS], r"head\.", absent=[CLASS_TOKEN])
 
     def find(shapes):
@@ -121,7 +121,7 @@ def _layout(model, what, is_flat, **own):
     return transformers_format(
         f"huggingface_{model_type}",
         _rows("flat_patches" if is_flat else "convolution"),
-        f"`huggingface_{model_type}`: `.safetensors` of {what}, all but the classifier under "
+        f"`huggingface_{model_type}`: `.safetensors` of {models}, all but the classifier under "
         "`vision_model.`",
         find,
         functools.partial(_describe, defaults, is_flat),
@@ -132,7 +132,7 @@ def _layout(model, what, is_flat, **own):
         read_only_models=(f"{model}Model",),
         refused=not_square,
         spell=spell_tower,
-        **own,
+        **fields,
     )
 
 

@@ -1,4 +1,4 @@
-"""The TensorFlow ViT of Hugging Face transformers before version 5: `tf_model.h5`.
+"""The layout of the TensorFlow ViT in transformers before version 5: `tf_model.h5`.
 
 `save_pretrained(..., safe_serialization=True)` wrote the same arrays to `model.safetensors`.
 """
@@ -14,32 +14,32 @@ from keras_vit.checkpoints.weight_map import Naming, Row
 MODEL_NAMES = {True: "tf_vi_t_for_image_classification", False: "tf_vi_t_model"}
 LAYER = "encoder/layer_._{i}/"
 MARKER = "embeddings/patch_embeddings/projection/kernel"
-# Prefix of each name in HDF5 files: the group of the layer, and the name of the model, which has a
-# number if the program had made other models before.
+# Prefix of each name in HDF5 files: the group of the layer and the name of the model, with a number
+# if the program had built other models before.
 GROUP = re.compile(r"^(?!vit/(embeddings|encoder|layernorm|pooler)/)[^/]+/[^/]+/")
 
 
 def _tensorflow_row(row):
     """Return a row for the same variable, with TensorFlow's names of kernels and norms."""
-    *parts, name = row.source.removeprefix("encoder.layer.{i}.").split(".")
-    is_norm = any(part.startswith("layernorm") for part in parts)
+    *layers, name = row.source.removeprefix("encoder.layer.{i}.").split(".")
+    is_norm = any(layer.startswith("layernorm") for layer in layers)
     names = {"weight": "gamma", "bias": "beta"} if is_norm else {"weight": "kernel"}
-    layer = LAYER if row.source.startswith("encoder.") else ""
-    source = layer + "/".join([*parts, names.get(name, name)])
-    # Kernels have Keras's order of axes.
+    block = LAYER if row.source.startswith("encoder.") else ""
+    source = block + "/".join([*layers, names.get(name, name)])
+    # Kernels have the order of axes of Keras.
     is_kernel = row.transform in ("convolution", "dense")
     return Row(source, row.target, "identity" if is_kernel else row.transform)
 
 
-# Names without the layer and the model that they begin with, and the output that they end with.
+# Names without the prefix of layer and model, and without the suffix `:0`.
 HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
 
 
 def find_huggingface_tf(shapes):
-    """Return the arrays of transformers' TensorFlow ViT; see `Format.find`."""
-    # ViT-MAE has a decoder, too.
-    is_known = MARKER in map(_short, shapes) and not any("decoder/" in name for name in shapes)
-    return Naming.of(shapes, _short) if is_known else None
+    """Return the arrays of transformers' TensorFlow ViT, or `None`; see `Format.find`."""
+    # ViT-MAE has the same arrays and a decoder.
+    is_vit = MARKER in map(_short, shapes) and not any("decoder/" in name for name in shapes)
+    return Naming.of(shapes, _short) if is_vit else None
 
 
 def _short(name):
@@ -51,7 +51,7 @@ def _short(name):
 
 
 def describe_huggingface_tf(shape_of, config, num_heads):
-    """Return the options of a transformers model, from its arrays and `config.json`."""
+    """Return the options of a TensorFlow ViT; see `Format.describe`."""
 
     def torch_shape_of(path):
         shape = shape_of(path)
@@ -59,7 +59,7 @@ def describe_huggingface_tf(shape_of, config, num_heads):
             return shape
         return shape[::-1] if len(shape) == 2 else (shape[3], shape[2], *shape[:2])
 
-    # TensorFlow's layers have biases whatever the configuration says.
+    # The layers in TensorFlow have biases, and ignore `qkv_bias`.
     config = {name: value for name, value in config.items() if name != "qkv_bias"}
     return HUGGINGFACE.describe(torch_shape_of, config, num_heads).replace(qkv_bias=True)
 
@@ -72,7 +72,7 @@ def _spell(name, options):
 
 
 def _configure(options, *metadata):
-    """Return what transformers writes; its TensorFlow has one name of the tanh GELU."""
+    """Return the contents of the JSON files; only `gelu_new` is the tanh GELU in TensorFlow."""
     files = HUGGINGFACE.configure(options, *metadata)
     if options.activation == "gelu_tanh":
         files["config.json"]["hidden_act"] = "gelu_new"
@@ -92,5 +92,5 @@ HUGGINGFACE_TF = dataclasses.replace(
     spell=_spell,
     file_name=TF_MODEL,
     configure=_configure,
-    refused=lambda options: [n for n in not_square(options) if n == "image_size"],
+    refused=lambda options: [name for name in not_square(options) if name == "image_size"],
 )

@@ -1,15 +1,15 @@
-"""ViT of transformers, and the models with the same arrays: ViT-MSN and the encoder of ViT-MAE."""
+"""The layouts of ViT in transformers, and of ViT-MSN and ViT-MAE, which have the same arrays."""
 
 import re
 
 from keras_vit.checkpoints.architecture import grid_of, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    attention,
     check_setting,
     describe_encoder,
     finder,
     settings_of,
+    torch_attention,
     transformers_format,
 )
 from keras_vit.checkpoints.weight_map import POSITIONS, Row, torch_layer, torch_norm
@@ -26,12 +26,12 @@ EMBEDDING_ROWS = (
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.position_embeddings", POSITIONS, "positions"),
 )
-# Names without the prefix `vit.`. In a model with a classifier, all names except those of the
+# Names without the prefix `vit.`. In a model with a classifier, all names but those of the
 # classifier have it.
 ENCODER_ROWS = (
     *EMBEDDING_ROWS,
     *torch_norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1"),
-    *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
+    *torch_attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
     *torch_norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2"),
     *torch_layer(f"{LAYER}.intermediate.dense.", "block_{i}/mlp/dense_0"),
     *torch_layer(f"{LAYER}.output.dense.", "block_{i}/mlp/dense_1"),
@@ -62,7 +62,7 @@ def name_in_files(name):
 find_huggingface = finder(
     [PATCHES],
     ("vit.", ""),
-    # Those of DeiT, and of DINOv2.
+    # Arrays of DeiT and of DINOv2.
     absent=("embeddings.distillation_token", "encoder.layer.0.layer_scale1.lambda1"),
     ignored="decoder|embeddings.mask_token$",
     rename=name_in_files,
@@ -71,13 +71,13 @@ find_huggingface = finder(
 VIT = Defaults(("vit",), epsilon=1e-12)
 
 
-def describe_vit(shape_of, config, num_heads, defaults, **own):
-    """Return the options of a model with the arrays of ViT; see `common.describe`."""
+def describe_vit(shape_of, config, num_heads, defaults, **fields):
+    """Return the options of a model with the arrays of ViT; see `describe_encoder`."""
     pooler_size = output_size(shape_of, "pre_logits", axis=0)
     if pooler_size:
         check_setting(config, "pooler_act", "tanh")
     options = describe_encoder(
-        shape_of, config, num_heads, defaults, representation_size=pooler_size, **own
+        shape_of, config, num_heads, defaults, representation_size=pooler_size, **fields
     )
     if options.num_classes and pooler_size:
         raise ValueError(
@@ -98,7 +98,7 @@ def describe_vit(shape_of, config, num_heads, defaults, **own):
 
 
 def vit_settings(options):
-    """Return the settings of a `config.json` of ViT and of the models like it."""
+    """Return the settings of a `config.json` that ViT, DeiT, ViT-MSN and ViT-MAE share."""
     return {
         **settings_of(options),
         "intermediate_size": options.mlp_dim,
@@ -124,12 +124,12 @@ def speller(prefix, *heads):
     return spell
 
 
-def _layout(name, title, rows, defaults, model, classifier=None, own_settings=None, **own):
+def _layout(name, title, rows, defaults, model, classifier=None, extra_settings=None, **fields):
     """Return the row of a model with the arrays of ViT."""
 
     def config_of(options):
         architecture = classifier if options.num_classes else model
-        return architecture, defaults.model_types[0], vit_settings(options) | (own_settings or {})
+        return architecture, defaults.model_types[0], vit_settings(options) | (extra_settings or {})
 
     return transformers_format(
         name,
@@ -140,7 +140,7 @@ def _layout(name, title, rows, defaults, model, classifier=None, own_settings=No
         defaults,
         config_of,
         models=tuple(filter(None, (model, classifier))),
-        **{"interpolation": "cubic", **own},
+        **{"interpolation": "cubic", **fields},
         spell=speller("vit.", "classifier."),
     )
 
@@ -163,8 +163,8 @@ VIT_MAE = _layout(
     Defaults(("vit_mae",), epsilon=1e-12),
     "ViTMAEModel",
     read_only_models=("ViTMAEForPreTraining",),
-    # By default transformers masks three of four patches, in prediction too.
-    own_settings={"mask_ratio": 0.0},
+    # By default, transformers masks three of four patches, also at inference.
+    extra_settings={"mask_ratio": 0.0},
 )
 VIT_MSN = _layout(
     "huggingface_vit_msn",
