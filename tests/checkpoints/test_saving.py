@@ -177,14 +177,14 @@ def test_big_vision_has_the_class_tokens_position_in_the_token(tmp_path):
 )
 def test_options_that_are_not_recorded_are_told(options, name, format, told, tmp_path, caplog):
     save_checkpoint(random_model(options), tmp_path / name, format)
-    assert caplog.messages == [f"{format} files do not record {told} when this one is read"]
+    assert caplog.messages == [f"{format} files do not record {told} when the file is read"]
 
 
 def test_thresholds_that_are_not_recorded_are_told(tmp_path, caplog):
     model = random_model(GELU)
     model.thresholds = [0.5] * model.output_shape[-1]
     save_checkpoint(model, tmp_path / "labels.safetensors", "timm")
-    assert "the probabilities are sigmoids, and `model.thresholds` are lost" in caplog.text
+    assert "sigmoid probabilities and `model.thresholds` are lost" in caplog.text
 
 
 def test_heads_that_weights_alone_do_not_record_must_be_given(tmp_path):

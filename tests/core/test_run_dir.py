@@ -51,7 +51,7 @@ def test_settings_are_compared_and_recorded(tmp_path):
     with pytest.raises(ValueError, match="holds a job, which `resume` continues"):
         begin(tmp_path, {"steps": 5})
     changed = {"steps": 5, "nested": {"rate": 0.3}, "place": "there", "classes": ("a", "b")}
-    options = {"resume": True, "others": ("place",)}
+    options = {"resume": True, "may_differ": ("place",)}
     with pytest.raises(ValueError, match="Received: nested.rate=0.3 instead of 0.1$"):
         begin(tmp_path, changed, **options)
     same = {**changed, "nested": {"rate": 0.1}}

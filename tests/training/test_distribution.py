@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from keras_vit.training.distribution import SingleDevice, check_batch, strategy
-from keras_vit.training.recipe import RECIPES
+from keras_vit.training.distribution import SingleDevice, strategy
 from tests.fixtures.commands import run_python
 from tests.fixtures.distributed.processes import (
     free_port,
@@ -18,6 +17,7 @@ from tests.fixtures.distributed.processes import (
 from tests.fixtures.distributed.run import train
 from tests.fixtures.images import write_broken_folder
 from tests.fixtures.masks import write_masks
+from tests.fixtures.small_runs import small_fit
 
 on_tensorflow = pytest.mark.backends("tensorflow", reason="TensorFlow's strategies")
 on_jax = pytest.mark.backends("jax", reason="keras.distribution is for JAX")
@@ -190,7 +190,7 @@ def test_one_device_has_no_strategy():
         strategy("none", model_shards=2)
 
 
-def test_a_batch_that_replicas_cannot_share_is_refused(monkeypatch):
+def test_a_batch_that_replicas_cannot_share_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr("keras_vit.training.distribution.num_replicas", lambda: 3)
     with pytest.raises(ValueError, match="`batch_size` must be .* of 3, the replicas"):
-        check_batch(RECIPES["finetune"])
+        small_fit(tmp_path / "run")

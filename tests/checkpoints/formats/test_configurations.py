@@ -28,7 +28,7 @@ OTHERS = [
     (
         "timm_token.safetensors",
         {**BASE, "pretrained_cfg": {"mean": [0.5], "std": [None]}},
-        "must say how to normalize",
+        "must record how to normalize",
     ),
     # Functions that only the architecture records.
     ("timm_token.safetensors", {"architecture": "test_vit3"}, "timm's default layers"),

@@ -42,7 +42,7 @@ def resize_by_numpy(image, height, width):
 def test_resize(size):
     image = random_image()
     expected = resize_by_numpy(image, *size)
-    np.testing.assert_allclose(images.resize(image, size), expected, atol=GREY_LEVELS)
+    np.testing.assert_allclose(images.resize_image(image, size), expected, atol=GREY_LEVELS)
 
 
 @pytest.mark.parametrize(
