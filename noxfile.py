@@ -8,6 +8,7 @@ without the installation.
 import hashlib
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -79,14 +80,15 @@ def install(session, *requirements):
         done.touch()
 
 
-def run(session, *command, **env):
-    """Run a command of the environment of nox."""
-    session.run(*command, env={**ENV, "PATH": f"{VENV / 'bin'}:{os.environ['PATH']}", **env})
+def run(session, program, *arguments, **env):
+    """Run a program of the environment of nox."""
+    path = f"{VENV / 'bin'}:{os.environ['PATH']}"
+    session.run(VENV / "bin" / program, *arguments, env={**ENV, "PATH": path, **env})
 
 
 def pytest(session, *arguments, **env):
     """Run tests, with further arguments from the command line of nox."""
-    run(session, sys.executable, "-m", "pytest", *arguments, *session.posargs, **env)
+    run(session, "python", "-m", "pytest", *arguments, *session.posargs, **env)
 
 
 @nox.session
@@ -183,9 +185,9 @@ def interop(session):
     # Version 5 of transformers has no TensorFlow.
     old = VENV.with_name(f"{VENV.name}-transformers4")
     if not old.exists():
-        run(session, sys.executable, "-m", "venv", old)
+        run(session, "python", "-m", "venv", old)
         packages = "transformers<5", "tensorflow<2.20", "tf-keras<2.20", "pillow"
-        run(session, old / "bin" / "pip", "install", "--quiet", *packages)
+        session.run(old / "bin" / "pip", "install", "--quiet", *packages)
     pytest(session, "-m", "interop", "tests/interop")
     towers = [str(path) for path in sorted(pathlib.Path("tests/interop").rglob("*_towers.py"))]
     for backend in ("jax", "torch"):
@@ -219,7 +221,7 @@ def lint(session):
 def docs(session):
     """Write the tables of README.md and docs/ from the package and the benchmarks."""
     install(session, "--editable", ".[test]")
-    run(session, sys.executable, "docs/tables.py")
+    run(session, "python", "docs/tables.py")
 
 
 @nox.session
@@ -233,8 +235,8 @@ def site(session):
 def dist(session):
     """Build the wheel and the source distribution in dist/: 1 minute."""
     install(session, "build", "twine")
-    run(session, "rm", "-rf", "dist")
-    run(session, sys.executable, "-m", "build")
+    shutil.rmtree("dist", ignore_errors=True)
+    run(session, "python", "-m", "build")
     run(session, "twine", "check", "--strict", *map(str, pathlib.Path("dist").glob("*")))
 
 
@@ -256,7 +258,7 @@ def bench(session):
     install(session, "--no-deps", "timm")
     for line in BENCHMARKS.strip().splitlines():
         script, *arguments = line.split()
-        run(session, sys.executable, f"benchmarks/{script}.py", *arguments)
+        run(session, "python", f"benchmarks/{script}.py", *arguments)
 
 
 @nox.session(venv_backend="venv")
