@@ -279,12 +279,12 @@ def parquet_rows(paths):
             schemas.append(file.schema_arrow)
             file_counts += [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
         groups += [(path, index) for index in range(len(file_counts))]
-    (image, label, id), *different = {_columns_of(schema) for schema in schemas}
-    if different or image is None:
+    (image, label, id), *others = {_columns_of(schema) for schema in schemas}
+    if others or image is None:
         raise ValueError(
             f"Parquet files must have the same column {', '.join(ENCODED_COLUMNS)} of encoded "
             f"images, and the same `label`, `id` and `path`, if any. Received: {str(paths[0])!r}, "
-            f"with {', '.join(schemas[0].names)}{', and files with other columns' * bool(different)}"
+            f"with {', '.join(schemas[0].names)}{', and files with other columns' * bool(others)}"
         )
     names = _class_names(schemas[0], label)
     starts = np.cumsum([0, *map(sum, counts)])
