@@ -18,8 +18,8 @@ def preprocess(images: Any) -> Any:
     """Scale pixel values from [0, 255] to [-1, 1], the range that all the models take.
 
     Floating-point values may slightly exceed [0, 255], as after interpolation at sharp edges. A
-    warning is logged if an image seems to be scaled already: its values are within [-1, 1] or on
-    both sides of zero, and not all zero.
+    warning is logged if they seem to be scaled already: within [-1, 1] or on both sides of zero,
+    but not all zero.
 
     Args:
         images: array or tensor of any shape with values in [0, 255]; integers become float32.

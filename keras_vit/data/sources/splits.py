@@ -1,4 +1,4 @@
-"""Which examples make up the train, validation and test splits."""
+"""The train, validation and test splits, and how a dataset without some of them is divided."""
 
 SPLITS = ("train", "validation", "test")
 # Names of folders and of TFRecord files, compared without case.
@@ -36,17 +36,17 @@ def split_names(split):
 def split_ranges(split, given):
     """Find where the examples of a split come from.
 
-    A dataset with all three splits is used as it is. Without `validation`, the last 10 % of its
-    `train` are held out. With `validation` but without `test`, its `validation` is the test split,
-    as ImageNet's is in the paper, and 10 % of `train` are held out. A dataset with
-    `train` alone is divided 70 : 10 : 20.
+    A dataset with all three splits is not divided. Without `validation`, the last 10 % of `train`
+    are held out. With `validation` but without `test`, `validation` becomes the test split, as for
+    ImageNet in the paper, and the last 10 % of `train` are held out. A dataset with only `train` is
+    divided 70 : 10 : 20.
 
     Args:
         split: as in `split_names`.
         given: names of the splits that the dataset has.
 
     Returns:
-        A list of `(given split, start, stop)`, start and stop being fractions of the given split.
+        A list of `(given split, start, stop)`; start and stop are fractions of the given split.
 
     Raises:
         ValueError: if the split is unknown or the dataset has no `train`.
@@ -84,6 +84,6 @@ def describe_splits(given):
     """
     parts = [(name, *part) for name in SPLITS for part in split_ranges(name, given)]
     return ", ".join(
-        f"{name} is {'' if stop - start == 1 else f'{stop - start:.0%} of '}{given[place]}"
-        for name, place, start, stop in parts
+        f"{name} is {'' if stop - start == 1 else f'{stop - start:.0%} of '}{given[given_split]}"
+        for name, given_split, start, stop in parts
     )
