@@ -231,7 +231,8 @@ def read_orientation(encoded):
     The function calls Pillow, so it cannot be exported.
     """
     # `tf.numpy_function` would convert the bytes to a NumPy array, which drops zeros at their end.
-    return tf.ensure_shape(tf.py_function(_read_orientation, [encoded], tf.int32), ())
+    orientation = tf.py_function(lambda data: _orientation_of(data.numpy()), [encoded], tf.int32)
+    return tf.ensure_shape(orientation, ())
 
 
 def turn_upright(image, orientation):
@@ -306,10 +307,6 @@ def is_turned(encoded):
     # Most images have neither EXIF nor XMP. Searching the bytes is faster than opening the image.
     may_be = any(mark in encoded for mark in (b"Exif", b"eXIf", b"EXIF", b"Orientation"))
     return may_be and _orientation_of(encoded) != 1
-
-
-def _read_orientation(encoded):
-    return _orientation_of(encoded.numpy())
 
 
 def _orientation_of(encoded):
