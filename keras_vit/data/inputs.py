@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow.parquet
 import tensorflow as tf
 from PIL import Image
 
@@ -270,8 +271,6 @@ def parquet_rows(paths):
     Raises:
         ValueError: if a file has no such column of images, or columns differ.
     """
-    import pyarrow.parquet
-
     schemas, groups, counts = [], [], [[] for _ in paths]
     for path, file_counts in zip(paths, counts, strict=True):
         # Each file is closed, because there may be more files than a process can keep open.
@@ -332,8 +331,6 @@ class _Stream:
         return list(itertools.islice(self._rows, skipped, skipped + stop - start))
 
     def _rows_from(self, group):
-        import pyarrow.parquet
-
         for path, index in self._groups[group:]:
             with pyarrow.parquet.ParquetFile(path) as file:
                 options = {"row_groups": [index], "columns": self._columns}
@@ -343,7 +340,6 @@ class _Stream:
 
 def _columns_of(schema):
     """Return the names of the columns of images, labels and ids, `None` for a missing one."""
-    import pyarrow
 
     def holds_bytes(kind):
         if pyarrow.types.is_struct(kind):
@@ -377,8 +373,6 @@ def _name(label, names):
 
 def _ids(paths, starts, column):
     """Return the function from the number of a row to its id."""
-    import pyarrow.parquet
-
     names = short_names(map(str, paths))
     numbered_id = numbered_ids([names[str(path)] for path in paths], starts)
     if column is None:

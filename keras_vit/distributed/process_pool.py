@@ -42,8 +42,8 @@ def write_parts(job, parts, processes=1, on_images=None):
                     on_images(images)
         except concurrent.futures.process.BrokenProcessPool as error:
             raise OSError(
-                "a process ended before its part was written: it was killed, perhaps for its "
-                "memory; the same command writes the parts that are missing"
+                "a process ended before its part was written: it was killed, perhaps because it "
+                "ran out of memory; the same command writes the parts that are missing"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)

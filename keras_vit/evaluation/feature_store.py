@@ -7,6 +7,8 @@ import logging
 import pathlib
 
 import numpy as np
+import pyarrow.compute
+import pyarrow.dataset
 
 from keras_vit.core.arguments import as_objects
 from keras_vit.data.inputs import PREDICTIONS_RECORD, find_images
@@ -77,9 +79,6 @@ def read_features(folder):
     >>> read_features(tmp_path / "features").features.shape
     (359, 192)
     """
-    import pyarrow.compute
-    import pyarrow.dataset
-
     folder = pathlib.Path(folder).expanduser()
     record = json.loads((folder / PREDICTIONS_RECORD).read_text(encoding="utf-8"))
     dataset = pyarrow.dataset.dataset(folder, format="parquet")

@@ -12,6 +12,7 @@ import re
 import keras
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 from keras_vit.core.image_spec import MAX_PIXELS
 
@@ -310,8 +311,6 @@ def is_turned(encoded):
 
 
 def _orientation_of(encoded):
-    from PIL import Image
-
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             orientation = image.getexif().get(EXIF_ORIENTATION, 1)
@@ -323,8 +322,6 @@ def _orientation_of(encoded):
 
 
 def _decode_by_pillow(encoded):
-    from PIL import Image
-
     try:
         with Image.open(io.BytesIO(encoded.numpy()), formats=("GIF", "BMP")) as image:
             width, height = image.size

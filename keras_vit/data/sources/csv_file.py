@@ -21,19 +21,19 @@ def csv_file(path, split, classes=None, shard=(0, 1)):
     and errors are as in `folder`.
     """
     path = pathlib.Path(path).expanduser()
-    given = {"train": path}
+    present = {"train": path}
     if path.is_dir():
         files = {name: path / f"{name}.csv" for name in SPLITS}
-        given = {name: file for name, file in files.items() if name == "train" or file.is_file()}
-    root = given["train"].parent
-    rows = {name: _read(file) for name, file in given.items()}
+        present = {name: file for name, file in files.items() if name == "train" or file.is_file()}
+    root = present["train"].parent
+    rows = {name: _read(file) for name, file in present.items()}
     texts = "".join(text for texts in rows.values() for text in texts.values())
     separator = next((mark for mark in "|;" if mark in texts), None)
     label_sets, labels_of = [], {}
     for name, texts in rows.items():
         labels = [set(map(str.strip, text.split(separator))) - {""} for text in texts.values()]
         label_sets.append(sorted(set().union(*labels)))
-        (images,) = files_of_split(root, given, name, {".": list(texts)}, split).values()
+        (images,) = files_of_split(root, present, name, {".": list(texts)}, split).values()
         by_image = dict(zip(texts, labels, strict=True))
         labels_of |= {image: by_image[image] for image in images}
     names, *others = label_sets
@@ -47,7 +47,7 @@ def csv_file(path, split, classes=None, shard=(0, 1)):
     paths = [str(root / image) for image in labels_of]
     multi_hot = [[name in image_labels for name in names] for image_labels in labels_of.values()]
     labels = np.array(multi_hot, "float32")
-    options = {"has_no_splits": given == {"train": path}, "samples_by_id": True}
+    options = {"has_no_splits": present == {"train": path}, "samples_by_id": True}
     return files_source(root, split, paths, labels, names, shard, **options)
 
 

@@ -56,24 +56,24 @@ def folder(path, split, classes=None, shard=(0, 1)):
         ValueError: if the folder does not have this layout.
     """
     root = pathlib.Path(path).expanduser()
-    given = find_splits(root)
-    left_out = _count_others(root, given)
-    given = given or {"train": root}
-    split_ranges(split, given)
-    names = _folders(given["train"])
+    present = find_splits(root)
+    left_out = _count_others(root, present)
+    present = present or {"train": root}
+    split_ranges(split, present)
+    names = _folders(present["train"])
     # Such a folder is a misplaced split: its images would be trained on.
-    for name in {*names}.union(*(_folders(given["train"] / name) for name in names)):
+    for name in {*names}.union(*(_folders(present["train"] / name) for name in names)):
         if any(_is_named_as(name, split) for split in SPLIT_NAMES):
             raise ValueError(
                 "A class, and a folder in it, must not have the name of a split. "
-                f"Received: a folder {name!r} in {str(given['train'])!r}"
+                f"Received: a folder {name!r} in {str(present['train'])!r}"
             )
-    _warn_of_other_divisions(root, _shares(given, "train"))
-    if given["train"] != root and len(given) < len(SPLITS):
-        folders = {name: f"{place.name}/" for name, place in given.items()}
+    _warn_of_other_divisions(root, _shares(present, "train"))
+    if present["train"] != root and len(present) < len(SPLITS):
+        folders = {name: f"{place.name}/" for name, place in present.items()}
         log_once(logging.INFO, f"{root}: {describe_splits(folders)}")
     paths, labels = [], []
-    for name, place in given.items():
+    for name, place in present.items():
         classes_of_split = {}
         if unknown := sorted(set(_folders(place)) - set(names)):
             raise ValueError(
@@ -88,12 +88,12 @@ def folder(path, split, classes=None, shard=(0, 1)):
                 )
             classes_of_split[id_of(class_folder, root)] = [id_of(path, root) for path in images]
             left_out.update(reasons)
-        files = files_of_split(root, given, name, classes_of_split, split)
+        files = files_of_split(root, present, name, classes_of_split, split)
         for label, ids in enumerate(files.values()):
             paths += [str(root / id) for id in ids]
             labels += [label] * len(ids)
     options = {
-        "has_no_splits": given == {"train": root},
+        "has_no_splits": present == {"train": root},
         "samples_by_id": True,
         "left_out": +left_out,
     }
@@ -117,7 +117,7 @@ def files_source(root, split, paths, labels, names, shard, classes=None, **optio
         labels,
         names,
         find_id=lambda number: id_of(paths[number], root),
-        part=slice(shard[0], None, shard[1]),
+        indices=slice(shard[0], None, shard[1]),
         read=tf.io.read_file,
         path_of=lambda number: paths[number],
         **options,
@@ -134,7 +134,7 @@ def id_of(path, root):
 
 def find_splits(root):
     """Find the folders that are named like splits: a dictionary from splits to folders."""
-    given = {}
+    present = {}
     for split in SPLIT_NAMES:
         found = [name for name in _folders(root) if _is_named_as(name, split)]
         if len(found) > 1:
@@ -143,8 +143,8 @@ def find_splits(root):
                 f"Received: {str(root)!r} with {'/ and '.join(found)}/"
             )
         if found:
-            given[split] = root / found[0]
-    return given
+            present[split] = root / found[0]
+    return present
 
 
 def _is_named_as(name, split):
@@ -156,14 +156,14 @@ def _folders(folder, is_hidden=False):
     return sorted(name for name in names if name.startswith(".") == is_hidden)
 
 
-def _count_others(root, given):
+def _count_others(root, present):
     """Count the files outside of all classes, by reason."""
     left_out = collections.Counter()
-    if given:
-        for name in sorted(set(_folders(root)) - {folder.name for folder in given.values()}):
+    if present:
+        for name in sorted(set(_folders(root)) - {folder.name for folder in present.values()}):
             images, reasons = list_images(root / name)
             left_out[f"in {name}/, which is not a split"] = len(images) + reasons.total()
-    for folder in {root, *given.values()}:
+    for folder in {root, *present.values()}:
         files = (entry for entry in folder.iterdir() if not entry.is_dir())
         left_out["outside of a folder of a class"] += sum(file.name != RECORD for file in files)
         # A hidden folder may be a class that was hidden by mistake.
@@ -273,20 +273,20 @@ def short_names(files):
 # Division.
 
 
-def files_of_split(root, given, name, classes, split):
-    """Choose the files of a given split that belong to the requested split.
+def files_of_split(root, present, name, classes, split):
+    """Choose the files of a present split that belong to the requested split.
 
     Args:
         root: `pathlib.Path` of the folder.
-        given: names of the splits that the dataset has.
-        name: the given split whose files are divided.
+        present: names of the splits that the dataset has.
+        name: the present split to take files from.
         classes: as in `divide`.
         split: the requested split, as in `load`.
 
     Returns:
         A dictionary as `classes`, with only the paths that belong to `split`.
     """
-    shares = _shares(given, name)
+    shares = _shares(present, name)
     wanted = set(split_names(split)) & set(shares)
     if not wanted or wanted == set(shares):
         return {folder: paths if wanted else [] for folder, paths in classes.items()}
@@ -297,13 +297,13 @@ def files_of_split(root, given, name, classes, split):
     }
 
 
-def _shares(given, given_split):
-    """Return the fractions of a given split that belong to each split."""
+def _shares(present, source_split):
+    """Return the fractions of a present split that belong to each split."""
     return {
         name: (start, stop)
         for name in SPLITS
-        for part, start, stop in split_ranges(name, given)
-        if part == given_split
+        for part, start, stop in split_ranges(name, present)
+        if part == source_split
     }
 
 

@@ -51,18 +51,18 @@ def masks(path, split, shard=(0, 1)):
             f"`{CLASSES}` must have at most {IGNORED} names, as pixels of the value {IGNORED} have "
             f"no class. Received: {len(names)} names in {str(root)!r}"
         )
-    given, undivided = find_splits(root), root / IMAGES
-    if undivided.is_dir() and (given or find_splits(undivided)):
+    present, undivided = find_splits(root), root / IMAGES
+    if undivided.is_dir() and (present or find_splits(undivided)):
         raise ValueError(
             f"`masks:DIR` must have `{IMAGES}/` and `{MASKS}/` in the folder of each split, or in "
             f"none. Received: {str(root)!r} with both"
         )
-    given, pairs, left_out = given or {"train": root}, [], collections.Counter()
-    for name, folder in given.items():
+    present, pairs, left_out = present or {"train": root}, [], collections.Counter()
+    for name, folder in present.items():
         images, reasons = list_images(folder / IMAGES)
         left_out += reasons
         by_folder = {id_of(folder / IMAGES, root): [id_of(image, root) for image in images]}
-        (ids,) = files_of_split(root, given, name, by_folder, split).values()
+        (ids,) = files_of_split(root, present, name, by_folder, split).values()
         pairs += [(str(root / id), _mask_of(root / id, folder)) for id in ids]
     counts = collections.Counter(mask for _, mask in pairs)
     if wrong := [i for i, mask in pairs if counts[mask] > 1 or not pathlib.Path(mask).is_file()]:
@@ -75,7 +75,7 @@ def masks(path, split, shard=(0, 1)):
         np.zeros(len(pairs), "int32"),
         names,
         find_id=lambda number: id_of(pairs[number][0], root),
-        part=slice(shard[0], None, shard[1]),
+        indices=slice(shard[0], None, shard[1]),
         read=_read,
         path_of=lambda number: pairs[number][0],
         left_out=left_out,

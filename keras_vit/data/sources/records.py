@@ -58,8 +58,8 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
         ValueError: if no file is found, a file is missing, damaged or of two splits, or class names
             differ.
     """
-    given, left_out = _find_files(pattern)
-    files, turns = _files_of(given, split)
+    present, left_out = _find_files(pattern)
+    files, turns = _files_of(present, split)
     turns = turns[:, _ORDER]
     names = _read_class_names(files)
     counts = np.array([scan_records(file)[0] for file in files], "int64")
@@ -112,7 +112,7 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
     for length, start, first, *turns_of_file in zip(counts[own_files], *columns, strict=True):
         places = np.arange(length)
         numbers.append(start + places[is_wanted(places + first, *turns_of_file)])
-    short = short_names(file for paths in given.values() for file in paths)
+    short = short_names(file for paths in present.values() for file in paths)
     return Source(
         read(),
         names,
@@ -137,14 +137,14 @@ def _find_files(pattern):
     """Return the sorted files of each split that exists, and a count of the other files."""
     path = str(pathlib.Path(pattern).expanduser())
     names = SPLIT_NAMES if "{split}" in path else {"train": ("",)}
-    matches = {
+    found = {
         split: [_glob(path.replace("{split}", name)) for name in known]
         for split, known in names.items()
     }
     # The first name of another split overrules a synonym, as `dev` also matches `device-train`.
-    first = set().union(*(sets[0] for sets in matches.values()))
-    given = {split: sets[0].union(*sets[1:]) - (first - sets[0]) for split, sets in matches.items()}
-    all_files = [file for files in given.values() for file in files]
+    first = set().union(*(sets[0] for sets in found.values()))
+    present = {split: sets[0].union(*sets[1:]) - (first - sets[0]) for split, sets in found.items()}
+    all_files = [file for files in present.values() for file in files]
     if twice := [file for file, count in collections.Counter(all_files).items() if count > 1]:
         raise ValueError(
             "A file of `tfrecord:PATTERN` must belong to one split. "
@@ -154,16 +154,16 @@ def _find_files(pattern):
     named = {file for file in all_files if _RECORD_NAME.fullmatch(file)} or set(all_files)
     suffixes = (pathlib.Path(file).suffix or "without a suffix" for file in {*all_files} - named)
     left_out = collections.Counter(f"not a TFRecord file ({suffix})" for suffix in suffixes)
-    given = {split: sorted(files & named) for split, files in given.items() if files & named}
-    if not given:
+    present = {split: sorted(files & named) for split, files in present.items() if files & named}
+    if not present:
         raise ValueError(
             f"`tfrecord:PATTERN` must name TFRecord files. Received: {pattern!r}, without any"
         )
-    for files in given.values():
+    for files in present.values():
         _check_shards(files)
-    if len(given) < len(SPLITS):
-        log_once(logging.INFO, f"{pattern}: {describe_splits({split: split for split in given})}")
-    return given, left_out
+    if len(present) < len(SPLITS):
+        log_once(logging.INFO, f"{pattern}: {describe_splits({split: split for split in present})}")
+    return present, left_out
 
 
 def _glob(pattern):
@@ -194,12 +194,12 @@ def _check_shards(files):
             )
 
 
-def _files_of(given, split):
+def _files_of(present, split):
     """Return the files of a split, and for each file which of ten records belong to the split."""
     files, turns = [], []
-    for name, paths in given.items():
+    for name, paths in present.items():
         wanted = np.zeros(_TURNS, bool)
-        for part, start, stop in split_ranges(split, given):
+        for part, start, stop in split_ranges(split, present):
             if part == name:
                 wanted[round(start * _TURNS) : round(stop * _TURNS)] = True
         if wanted.any():

@@ -279,7 +279,7 @@ def not_among(numbers, number):
     return ordered[tf.minimum(place, len(numbers) - 1)] != number
 
 
-def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **options):
+def from_arrays(payloads, labels, class_names, find_id, indices=slice(None), **options):
     """Return a `Source` of examples whose payloads are in memory.
 
     Args:
@@ -287,13 +287,13 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
         labels: int array of their labels, or float array `(payloads, classes)`.
         class_names: name of each label.
         find_id: as in `Source`.
-        part: slice or indices of the examples to take.
+        indices: slice or array of the examples to take.
         **options: as in `Source`.
 
     Returns:
         A `Source` whose shuffle buffer has room for all examples.
     """
-    numbers = np.arange(len(payloads), dtype="int64")[part]
+    numbers = np.arange(len(payloads), dtype="int64")[indices]
     labels = np.asarray(labels, "int32" if np.ndim(labels) == 1 else "float32")
     arrays = (numbers, np.asarray(payloads)[numbers], labels[numbers])
 
@@ -361,14 +361,14 @@ def digits(split, classes=None, shard=(0, 1)):
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    ranges = split_ranges(split, given=["train"])
-    part = np.sort(np.concatenate([stratified_subset(data.target, *ends) for _, *ends in ranges]))
+    ranges = split_ranges(split, present=["train"])
+    chosen = np.sort(np.concatenate([stratified_subset(data.target, *ends) for _, *ends in ranges]))
     labels, names = data.target, [str(digit) for digit in range(10)]
     if classes is not None:
         keep, labels, names = select_classes(labels, names, classes)
-        part = part[keep[part]]
-    part = part[shard[0] :: shard[1]]
-    return from_arrays(_encoded_digits(), labels, names, "digits#{}".format, part)
+        chosen = chosen[keep[chosen]]
+    chosen = chosen[shard[0] :: shard[1]]
+    return from_arrays(_encoded_digits(), labels, names, "digits#{}".format, chosen)
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import logging
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_datasets as tfds
 
 from keras_vit.data.sources.masks import pack
 from keras_vit.data.sources.named_datasets import DatasetRow
@@ -20,8 +21,6 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
     of TensorFlow Datasets, `#`, and the position in it. The name is `NAME`, `NAME:CONFIG` or
     `NAME/CONFIG:VERSION`; the other arguments are as in `find_source`.
     """
-    import tensorflow_datasets as tfds
-
     builder = tfds.builder(_with_config(name), data_dir=data_dir)
     features = dict(builder.info.features or {})
     is_multi_label = "label" not in features
@@ -32,11 +31,11 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
             f"`labels`. Received: {name!r} with {sorted(features)}"
         )
     _prepare(builder)
-    given = set(builder.info.splits)
-    ranges = split_ranges(split, given)
-    if given != set(SPLITS):
-        used = describe_splits({split: split for split in SPLITS if split in given})
-        unused = ", ".join(sorted(given - set(SPLITS))) or "none"
+    present = set(builder.info.splits)
+    ranges = split_ranges(split, present)
+    if present != set(SPLITS):
+        used = describe_splits({split: split for split in SPLITS if split in present})
+        unused = ", ".join(sorted(present - set(SPLITS))) or "none"
         log_once(logging.INFO, f"tfds:{name}: {used}; not used: {unused}")
     expression = "+".join(f"{part}[{start:.0%}:{stop:.0%}]" for part, start, stop in ranges)
     options = {"label": "labels", "is_multi_label": True} if is_multi_label else {}
@@ -46,8 +45,6 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
 
 def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
     """Return the dataset of a row of `DATASETS`, as `tensorflow_dataset` does."""
-    import tensorflow_datasets as tfds
-
     names = split_names(split)
     if not set(names) <= set(row.splits):
         raise ValueError(
@@ -79,8 +76,6 @@ def _with_config(name):
 
 
 def _read(builder, row, expression, shard, keeps_unlabelled=False):
-    import tensorflow_datasets as tfds
-
     needs = {row.label: True} if isinstance(row.label, str) else row.needs
     encoded = ("image", row.mask) if row.mask else ("image",)
     decoders = tfds.decode.PartialDecoding(
@@ -155,8 +150,6 @@ def _pieces(builder, expression, index, count):
 
     Each part of the expression is divided among all workers.
     """
-    import tensorflow_datasets as tfds
-
     pieces = []
     instruction = tfds.core.ReadInstruction.from_spec(expression)
     for part in instruction.to_absolute(builder.info.splits):
