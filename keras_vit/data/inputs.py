@@ -18,7 +18,7 @@ from PIL import Image
 from keras_vit.core.arguments import as_objects
 from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
-from keras_vit.data.pipeline import find_every, find_source
+from keras_vit.data.pipeline import find_all_splits, find_source
 from keras_vit.data.sources.folder import id_of, list_images, short_names
 from keras_vit.data.sources.kinds import absolute_name, find_kind
 from keras_vit.data.sources.named_datasets import DATASETS
@@ -88,7 +88,9 @@ def find_images(names, split=None, data_dir=None):
             raise ValueError(f"`images` must be one dataset. Received: {', '.join(names)}")
         (name,) = names
         source = (
-            find_source(name, split, data_dir=data_dir) if split else find_every(name, data_dir)
+            find_source(name, split, data_dir=data_dir)
+            if split
+            else find_all_splits(name, data_dir)
         )
         return source_rows(source)
     if split is not None:

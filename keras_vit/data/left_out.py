@@ -110,7 +110,7 @@ def explaining_errors(*datasets):
         raise
 
 
-def leave_out(source, ids, name, split, find_every):
+def leave_out(source, ids, name, split, find_all_splits):
     """Leave out examples by their ids, and log their number.
 
     Args:
@@ -118,7 +118,7 @@ def leave_out(source, ids, name, split, find_every):
         ids: list of ids, or the path of a file with ids.
         name: name of the dataset, for the log.
         split: name of the split, for the log.
-        find_every: function that returns a `Source` of all examples of the dataset.
+        find_all_splits: function that returns a `Source` of all examples of the dataset.
 
     Returns:
         A `Source`.
@@ -136,7 +136,7 @@ def leave_out(source, ids, name, split, find_every):
     ids = found | {id for id in ids if not f"{id} ".startswith("# ")}
     unknown = ids - found
     if unknown:
-        every = find_every()
+        every = find_all_splits()
         unknown -= {every.find_id(number) for number in every.find_numbers(unknown)}
     logger = logging.getLogger("keras_vit")
     logger.info("%d of %d ids to exclude are in the split %s", len(found), len(ids), split)

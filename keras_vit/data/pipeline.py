@@ -88,7 +88,7 @@ def load(
         data_dir: directory of TensorFlow Datasets.
         balanced: for training, whether images of small classes are repeated, so that each pass has
             about equally many images of each class.
-        **changes: fields of `Preprocessing` that replace those of `preprocessing`:
+        **changes: fields of `Preprocessing` that replace fields of `preprocessing`:
             `min_crop_area`, `random_crop_from`, `central_crop_from`, `image_spec`, `flip`,
             `augmentation`, `upright`, `one_hot`.
 
@@ -120,7 +120,7 @@ def load(
             f"`fraction` must be a share, above 0 and up to 1. Received: fraction={fraction!r}"
         )
     preprocessing = find_preprocessing(preprocessing, training, image_size, **changes)
-    find_all = functools.partial(find_every, name, data_dir)
+    find_all = functools.partial(find_all_splits, name, data_dir)
 
     def find(shard):
         source = find_source(name, split, classes, data_dir, shard).subset(fraction)
@@ -198,8 +198,8 @@ def find_source(
     return source
 
 
-def find_every(name, data_dir):
-    """Return the `Source` of all splits of a dataset."""
+def find_all_splits(name, data_dir):
+    """Find the examples of all splits of a dataset: a `Source`."""
     return find_source(name, "+".join(splits_of(name)), data_dir=data_dir)
 
 

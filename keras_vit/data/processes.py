@@ -15,7 +15,7 @@ def process():
 
 
 def sum_over_processes(number):
-    """Return the sum of an integer over the processes, each of which must call this function."""
+    """Return the sum of an integer over all processes; every process must call this function."""
     if process()[1] == 1:
         return number
     from jax.experimental.multihost_utils import process_allgather

@@ -44,8 +44,8 @@ class FeatureStore:
         images = find_images(*(self.record[name] for name in ("images", "split", "data_dir")))
         if images.digest() != self.record["digest_of_images"]:
             raise ValueError(
-                "The images must be those of the features to be drawn. "
-                f"Received: {self.record['images']}, which have changed since they were computed"
+                "The images to draw must be the same as when their features were computed. "
+                f"Received: {self.record['images']}, which have changed since"
             )
         return images
 
@@ -146,7 +146,7 @@ def check_same_model(*stores):
         models = ", ".join(str(store.record.get("model")) for store in stores)
         raise ValueError(
             "Features must be of the same model, type and image size to be compared. "
-            f"Received: those of {models}"
+            f"Received: features of {models}"
         )
 
 

@@ -212,7 +212,7 @@ class Groups:
     Args:
         groups: tuples of ids of copies, the largest group first; ids are in the order of the
             dataset.
-        mixed: the groups whose images have more than one label.
+        mixed: the groups with more than one label.
         skipped: ids of images that could not be decoded.
         blank: ids of images that have (almost) one color.
     """
@@ -367,7 +367,7 @@ def write_ids(found: Groups | Duplicates, path: str | os.PathLike) -> None:
         path: path of the file.
 
     Raises:
-        ValueError: if an id does not fit on a line.
+        ValueError: if an id has a line break, or spaces around it.
     """
     ids = sorted(found.ids)
     for id in ids:

@@ -225,7 +225,7 @@ def resize_as(image, image_size, image_spec):
         return tf.image.crop_to_bounding_box(whole, 0, 0, *image_size)
     before_crop = [image_spec.length_before_crop(length) for length in image_size]
     if image_spec.keeps_aspect_ratio:
-        before_crop = check_size(_covering(tf.shape(image)[-3:-1], *before_crop))
+        before_crop = check_size(_covering_size(tf.shape(image)[-3:-1], *before_crop))
     method = {"lanczos": "lanczos3"}.get(image_spec.interpolation, image_spec.interpolation)
     if image_spec.antialias:
         resized = _resize_antialiased(image, before_crop, method)
@@ -251,7 +251,7 @@ def _resize_antialiased(image, size, method):
     return image
 
 
-def _covering(size, height, width):
+def _covering_size(size, height, width):
     """Return the smallest size that has the aspect ratio of `size` and covers a height and a width.
 
     For a square, the longer side is rounded down, as in torchvision and transformers. For other

@@ -1,4 +1,4 @@
-"""Features of images, computed once, as the examples of a `Source`: for training a head alone."""
+"""Features of images, computed once, as the examples of a `Source`: for training only a head."""
 
 import dataclasses
 

@@ -34,7 +34,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 _HEAD = 32
 # A hidden file, which does not count as a class or an image.
 RECORD = ".keras_vit_division.json"
-_WHAT = (
+_EXPLANATION = (
     "Which images keras_vit trains, validates and tests on. Keep this file with the images: it "
     "lets every image keep its split when others are added or deleted."
 )
@@ -194,17 +194,17 @@ def list_images(folder):
     return sorted(paths), left_out
 
 
-def _walk(folder, above):
+def _walk(folder, parents):
     """Yield the files below a folder, and hidden folders instead of their files.
 
     Links to a parent folder are not followed.
     """
     place = os.path.realpath(folder)
-    if place in above:
+    if place in parents:
         return
     for entry in os.scandir(folder):
         if entry.is_dir() and not entry.name.startswith("."):
-            yield from _walk(pathlib.Path(entry.path), (*above, place))
+            yield from _walk(pathlib.Path(entry.path), (*parents, place))
         elif entry.name != RECORD:
             yield pathlib.Path(entry.path)
 
@@ -406,12 +406,12 @@ def _read(root):
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{str(path)!r} must be the division of the folder as this package recorded it; "
-            f"restore it, or delete it to divide the images anew. Received: {error}"
+            f"restore it, or delete it to divide the images again. Received: {error}"
         ) from error
 
 
 def _write(root, divisions):
-    record = {"what": _WHAT, "divisions": {}}
+    record = {"what": _EXPLANATION, "divisions": {}}
     for key, splits in divisions.items():
         listed = collections.defaultdict(list)
         for path in sorted(splits):

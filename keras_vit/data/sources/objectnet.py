@@ -63,7 +63,7 @@ def objectnet(path, split, shard=(0, 1)):
         log_once(
             logging.WARNING,
             f"{root}: {len(missing)} classes that are evaluated have no folder "
-            f"({name_some(missing)}): accuracies are not those of ObjectNet",
+            f"({name_some(missing)}): accuracies will differ from those on all of ObjectNet",
         )
     paths, labels, left_out = [], [], collections.Counter()
     for name in folders:
