@@ -96,9 +96,9 @@ class Deduplicate(Command):
 
     def open(self, name, split, default):
         """Find a dataset and print how much of it is used."""
-        from keras_vit.data.pipeline import find_every, find_source
+        from keras_vit.data.pipeline import find_all_splits, find_source
 
-        whole = find_every(name, self.data_dir) if has_path(name) else None
+        whole = find_all_splits(name, self.data_dir) if has_path(name) else None
         if whole is not None and whole.has_no_splits and split is None:
             print(f"{name}: {whole.num_examples} images (all images)")
             return whole

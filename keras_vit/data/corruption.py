@@ -1,4 +1,4 @@
-"""Masked patch prediction: which patches are corrupted, and what a model predicts of them."""
+"""Masked patch prediction: corrupt patches of images, and compute the targets for a model."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from keras_vit.data.dataset import Dataset
 
 # Rows and columns of a downsized patch.
 CELLS = 4
-# 80 % of the corrupted patches are masked, 10 % become another patch and 10 % stay.
+# 80 % of the corrupted patches are masked, 10 % are replaced by another patch, and 10 % are kept.
 MASKED, RANDOM = 0.8, 0.1
 # `CorruptPatches` replaces this index by the `[mask]` embedding.
 MASK = -1
@@ -23,35 +23,35 @@ def mask_patches(
     start_step: int = 0,
     seed: int = 0,
 ) -> tf.data.Dataset | Dataset:
-    """Turn batches of images into batches for masked patch prediction, as `model.fit` takes them.
+    """Turn batches of images into batches for masked patch prediction with `model.fit`.
 
-    Batches are `(inputs, targets, sample_weights)`. The inputs are `{"images", "corruption"}`;
+    Batches are `(inputs, targets, sample_weights)`. The inputs are `{"images", "corruption"}`.
     `corruption`, int32 `(batch, patches)`, has for each patch, row by row, the index of the patch
-    whose embedding is used: its own, that of another patch, or -1 for `[mask]`. The weights of
-    patches that are not corrupted are 0, those of the others are equal, and the mean is 1.
+    whose embedding is used: the same patch, another one, or -1 for `[mask]`. Corrupted patches have
+    equal weights, other patches have weight 0, and the mean weight is 1.
 
-    What is drawn for a batch depends on the seed and on the number of batches before it. It differs
-    between the epochs of a repeated dataset; a dataset without repetition, such as a validation
-    split, has the same in each pass.
+    The corruption of a batch is drawn from the seed and the number of batches before it. So it
+    differs between the epochs of a repeated dataset, and is the same in each pass of a dataset
+    without repetition, such as a validation split.
 
     Args:
-        dataset: batches of `(images, labels)`, as of `keras_vit.data.load`, or its `info.dataset`;
+        dataset: batches of `(images, labels)` from `keras_vit.data.load`, or its `info.dataset`;
             labels are not used.
         patch_size: int or `(height, width)` in pixels, the size of the patches.
         target: what is predicted for each patch: `"mean_color"`, one of 512 colors, int32
             `(batch, patches)`; `"downsized"`, the colors of 4 x 4 cells, int32
             `(batch, patches, 16)`; or `"pixels"`, float32 `(batch, patches, height * width * 3)`.
         share: share of the patches of each image that are corrupted.
-        start_step: number of batches of a repeated dataset seen so far, as in `load`; a `Dataset`
-            has its own.
-        seed: seed of what is drawn.
+        start_step: number of batches of a repeated dataset seen so far, for a `tf.data.Dataset`; a
+            `Dataset` has its own `start_step`.
+        seed: seed of the corruption.
 
     Returns:
-        A `tf.data.Dataset`; or for a `Dataset` another one, of such batches.
+        A `tf.data.Dataset`; for a `Dataset`, a new `Dataset` that makes such batches.
 
     Raises:
-        ValueError: if the patches do not tile the images or are too small for the target, no patch
-            or more than all would be corrupted, or the target is unknown.
+        ValueError: if the patches do not tile the images or are too small for the target, `share`
+            is out of range, or the target is unknown.
 
     Reference:
         Sections 4.6 and B.1.2 of the ViT paper (arXiv 2010.11929).
@@ -65,8 +65,8 @@ def mask_patches(
     >>> float(weights.max()), float(weights.mean())
     (2.0, 1.0)
     """
-    is_lazy = isinstance(dataset, Dataset)
-    image_size = dataset.maker.image_size if is_lazy else dataset.element_spec[0].shape[1:3]
+    is_settings = isinstance(dataset, Dataset)
+    image_size = dataset.maker.image_size if is_settings else dataset.element_spec[0].shape[1:3]
     patch_size = as_pair(patch_size, "patch_size")
     grid = grid_size(tuple(image_size), patch_size)
     check_choice("target", target, TARGETS)
@@ -78,16 +78,16 @@ def mask_patches(
     num_corrupted = round(share * grid[0] * grid[1])
     if not 1 <= num_corrupted <= grid[0] * grid[1]:
         raise ValueError(
-            f"`share` must be a part of an image's {grid[0] * grid[1]} patches, at least one of "
-            f"them. Received: share={share!r}"
+            f"`share` must select from 1 to {grid[0] * grid[1]} patches of an image. "
+            f"Received: share={share!r}, which selects {num_corrupted}"
         )
 
     def mask(step, batch):
         images, _ = batch
-        own_seed = tf.stack([tf.constant(seed, tf.int64), step])
-        seeds = tf.random.experimental.stateless_split(own_seed, 3)
+        batch_seed = tf.stack([tf.constant(seed, tf.int64), step])
+        seeds = tf.random.experimental.stateless_split(batch_seed, 3)
         shape = (tf.shape(images)[0], grid[0] * grid[1])
-        # Patches in a random order, of which the first ones are corrupted.
+        # The first patches of a random order are corrupted.
         order = tf.argsort(tf.random.stateless_uniform(shape, seeds[0]), axis=-1)
         corrupted = tf.argsort(order, axis=-1) < num_corrupted
         inputs = {"images": images, "corruption": _draw_corruption(corrupted, seeds[1:])}
@@ -98,32 +98,32 @@ def mask_patches(
         return inputs, targets, weights
 
     def masked(batches, start_step):
-        # As many prefetched batches as in `load`: more take much memory.
-        found = batches.enumerate(start_step).map(mask).prefetch(2)
-        # TensorFlow cannot compute the length of a dataset of `load`, which overrides this method.
-        found.cardinality = batches.cardinality
-        return found
+        # As many batches as in `load`: more take much memory.
+        result = batches.enumerate(start_step).map(mask).prefetch(2)
+        # `load` overrides this method, because TensorFlow cannot compute the length.
+        result.cardinality = batches.cardinality
+        return result
 
-    if is_lazy:
+    if is_settings:
         return dataclasses.replace(dataset, finish=masked)
     return masked(dataset, start_step)
 
 
 def _draw_corruption(corrupted, seeds):
-    """Draw the index of the patch whose embedding is used for each patch."""
+    """Draw for each patch the index of the patch whose embedding is used."""
     shape = tf.shape(corrupted)
-    own = tf.range(shape[1])[None]
-    away = tf.random.stateless_uniform(shape, seeds[0], 1, shape[1], tf.int32)
+    patches = tf.range(shape[1])[None]
+    offsets = tf.random.stateless_uniform(shape, seeds[0], 1, shape[1], tf.int32)
     kind = tf.random.stateless_uniform(shape, seeds[1])
-    replaced = tf.where(kind < MASKED + RANDOM, (own + away) % shape[1], own)
+    replaced = tf.where(kind < MASKED + RANDOM, (patches + offsets) % shape[1], patches)
     changed = tf.where(kind < MASKED, MASK, replaced)
-    return tf.where(corrupted, changed, own)
+    return tf.where(corrupted, changed, patches)
 
 
 def _make_targets(images, grid, patch_size, target):
     cells = {"mean_color": (1, 1), "downsized": (CELLS, CELLS), "pixels": patch_size}[target]
     if target != "pixels":
-        # Patches tile the image, so the means of its areas are the means of areas of patches.
+        # Patches tile the image, so resizing the whole image averages within each patch.
         size = (grid[0] * cells[0], grid[1] * cells[1])
         images = tf.image.resize(images, size, tf.image.ResizeMethod.AREA)
     patches = tf.reshape(images, (-1, grid[0], cells[0], grid[1], cells[1], 3))

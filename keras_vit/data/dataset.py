@@ -1,18 +1,18 @@
-"""A dataset: the images of a source, and how they become batches.
+"""`Dataset`: make batches of decoded and augmented images from the examples of a `Source`.
 
-    epochs -> examples of each epoch, shuffled, and an end mark -> numbered by position
-        -> in chunks, decoded in parallel -> the broken ones, which are missing, recorded
-        -> batches -> labels checked, images mixed
+    for each epoch: shuffle the examples -> append an end-of-epoch sentinel -> number by position
+        -> decode chunks in parallel -> record broken images, which are missing
+        -> batch -> check labels, mix images
 
 A pass is one iteration over the batches. A dataset that is not repeated has one epoch per pass: the
 first pass is epoch 0, the second epoch 1. Each pass of a repeated dataset has all epochs.
 
-The position of an example counts from 0 through all epochs. An epoch has one position more than
-examples, for its end mark, whose position tells how many were read. Positions are the only source
-of randomness: the seed of an image is `(seed, position)`, that of the order of an epoch
-`(seed, -1 - epoch)`, and a mixed batch has the seed of its first image. So a run resumes at a step
-by starting with its epoch and skipping the examples before it, and broken images keep their
-positions although they are dropped.
+The position of an example counts from 0 through all epochs. An epoch has one more position than
+examples, for the sentinel; its position shows how many examples were read. All random numbers are
+drawn from positions: the seed of an image is `(seed, position)`, the seed of the order of an epoch
+is `(seed, -1 - epoch)`, and a mixed batch has the seed of its first image. So a run resumes at a
+step by starting with the epoch of the step and skipping the examples before it. Broken images are
+dropped but keep their positions.
 """
 
 import dataclasses
@@ -33,28 +33,29 @@ from keras_vit.data.left_out import IN_A_LIST, Skipped
 from keras_vit.data.sources.feature_source import FeatureMaker, compute_features, feature_source
 from keras_vit.data.sources.source import Source, not_among
 
-# The number of the mark at the end of an epoch.
+# The number of the end-of-epoch sentinel.
 _END = -1
-# Examples. TensorFlow prepares the decoding of each chunk anew, which takes as long as two images.
+# Examples decoded together. The setup of a chunk takes TensorFlow as long as decoding two images.
 _CHUNK = 64
-# Batches. Left to itself, TensorFlow fills half of the memory with them.
+# Batches. By default, TensorFlow prefetches until half of the memory is full.
 _PREFETCHED = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of batches of `keras_vit.data.load`, their attribute `info`.
+    """Information about the batches of `keras_vit.data.load`, in their attribute `info`.
 
     `tf.data` does not copy attributes to the results of `map`, `take`, `batch` or `prefetch`: keep
-    `info`, which stays valid.
+    a reference to `info`, which stays valid.
 
     Args:
         class_names: tuple of the names of the classes, by label.
-        num_examples: number of images in a pass, of the worker's share, broken ones included.
-        skipped: the images that could not be decoded so far: `len(skipped)` counts them,
-            `skipped.reasons` says why. It grows while batches are read, from a mapped dataset too.
+        num_examples: number of images in a pass over the worker's share, broken ones included.
+        skipped: the images that could not be decoded so far: `len(skipped)` is their number,
+            `skipped.reasons` has the reasons. It grows while batches are read, even if the dataset
+            is mapped.
         left_out: `collections.Counter` of the files that are not images, by reason.
-        dataset: the `Dataset` that the batches are of.
+        dataset: the `Dataset` that made the batches.
     """
 
     class_names: tuple[str, ...]
@@ -66,24 +67,24 @@ class DatasetInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """The images of a source, and how they become batches.
+    """The examples of a source, and the settings of the batches that are made from them.
 
     Args:
         source: the `Source` of all examples.
-        examples: the `Source` of those that are read: a worker's share, from a cache, or repeated.
-        maker: an `ImageMaker`, or another with the same methods.
-        batch_size: images in a batch.
+        examples: the `Source` that is read: all examples or a worker's share, perhaps from a cache.
+        maker: an `ImageMaker`, or an object with the same methods.
+        batch_size: images per batch.
         training: whether each epoch is shuffled.
         repeat: whether epochs follow one another without end, in full batches.
         seed: seed of the order and the augmentation.
         shard: `(index, count)`, the share of one worker.
         max_skipped: greatest share of images that may be skipped; ten are always allowed.
         one_hot: whether labels become soft labels.
-        balanced: whether images of classes with few of them are repeated.
-        start_step: number of batches to leave out at the start of a repeated dataset.
-        skip: ids of images that are known to be broken, or a dictionary from them to reasons.
-        finish: function of the batches and the number of the first that returns other batches;
-            `None` for none.
+        balanced: whether images of small classes are repeated.
+        start_step: number of batches to skip at the start of a repeated dataset.
+        skip: ids of images that are known to be broken, or a dictionary from ids to reasons.
+        finish: function that maps the batches and `start_step` to other batches; `None` for no
+            change.
 
     Raises:
         ValueError: if an argument is out of range, or there is no image to read.
@@ -144,28 +145,28 @@ class Dataset:
 
     @functools.cached_property
     def _repeated(self):
-        """All examples, and those that are read, repeated if classes are balanced."""
+        """`source` and `examples`, with images of small classes repeated if `balanced` is true."""
         sources = self.source, self.examples
         return tuple(source.balanced() for source in sources) if self.balanced else sources
 
     def from_step(self, step, skip=()):
-        """Return the same dataset from a step on; `skip` is what was skipped before."""
+        """Return the same dataset, starting at a step; `skip` has the images skipped before."""
         return dataclasses.replace(self, start_step=step, skip=skip)
 
     def select(self, numbers):
-        """Return a dataset of the examples with some numbers alone, in the same order."""
-        others = np.setdiff1d(self.source.numbers, numbers)
-        parts = {name: getattr(self, name).without(others) for name in ("source", "examples")}
-        return dataclasses.replace(self, **parts)
+        """Return a dataset of only the examples with these numbers, in the same order."""
+        excluded = np.setdiff1d(self.source.numbers, numbers)
+        sources = {name: getattr(self, name).without(excluded) for name in ("source", "examples")}
+        return dataclasses.replace(self, **sources)
 
     def with_features(self, extract: Callable) -> "Dataset":
-        """Return a dataset of features of the images, which are computed once, in their place.
+        """Compute features of the images once, and return a dataset of features, not images.
 
         Args:
-            extract: function from a batch of images to an array with a row for each.
+            extract: function from a batch of images to an array with one row per image.
         """
-        once = {"training": False, "repeat": False, "one_hot": False, "balanced": False}
-        images = dataclasses.replace(self, **once, start_step=0, skip={}).batches()
+        one_pass = {"training": False, "repeat": False, "one_hot": False, "balanced": False}
+        images = dataclasses.replace(self, **one_pass, start_step=0, skip={}).batches()
         features, labels = compute_features(images, extract)
         skipped = images.info.skipped.reasons
         examples = feature_source(self.examples, features, labels, skipped)
@@ -175,36 +176,41 @@ class Dataset:
     def batches(self):
         """Return the batches, a `tf.data.Dataset` with the attributes `class_names` and `info`."""
         _, examples = self._repeated
-        broken = self.source.find_numbers(self.skip)
-        present = examples.numbers[np.isin(examples.numbers, broken)].tolist()
-        if examples.num_examples <= len(present):
+        all_broken = self.source.find_numbers(self.skip)
+        broken = examples.numbers[np.isin(examples.numbers, all_broken)].tolist()
+        if examples.num_examples <= len(broken):
             raise ValueError(
-                "There must be an image that can be decoded, for each worker. Received: "
-                f"{examples.num_examples} images, of which {len(present)} cannot be decoded, "
-                f"for shard={self.shard}"
+                "Each worker must have an image that can be decoded. Received: "
+                f"{examples.num_examples} images for shard={self.shard}, {len(broken)} of them "
+                "cannot be decoded"
             )
-        known = {id: self.skip[id] for id in map(self.source.find_id, broken)}
-        skipped = Skipped(examples, self.max_skipped, known)
-        batches = _Reading(self, examples, skipped, tuple(present)).batches()
+        reasons = {id: self.skip[id] for id in map(self.source.find_id, all_broken)}
+        skipped = Skipped(examples, self.max_skipped, reasons)
+        batches = _Reader(self, examples, skipped, tuple(broken)).batches()
         if self.finish is not None:
             batches = self.finish(batches, self.start_step)
         batches.class_names = self.class_names
-        fields = self.class_names, examples.num_examples, skipped, self.source.left_out
-        batches.info = DatasetInfo(*fields, self)
+        batches.info = DatasetInfo(
+            self.class_names, examples.num_examples, skipped, self.source.left_out, self
+        )
         return batches
 
 
-class _Reading:
-    """One reading of the examples of a `Dataset`: what is skipped is recorded in `skipped`.
+class _Reader:
+    """Read the examples of a `Dataset`.
 
-    `broken` are the numbers of examples that are known to be broken.
+    Args:
+        dataset: the `Dataset`.
+        examples: the `Source` to read.
+        skipped: the `Skipped` that records images that cannot be decoded.
+        broken: tuple of the numbers of examples that are known to be broken.
     """
 
     def __init__(self, dataset, examples, skipped, broken):
         self.dataset, self.source, self.skipped = dataset, examples, skipped
         self.broken, self.make_image = broken, dataset.maker.make()
         self.mix = dataset.maker.mixing()
-        # An epoch has a position for each example, and one for the end mark.
+        # One position per example, and one for the sentinel.
         self.epoch_length = self.source.num_examples + 1
 
     def batches(self):
@@ -218,8 +224,8 @@ class _Reading:
             endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
             return batches.apply(endless).prefetch(_PREFETCHED)
         batches = batches.prefetch(_PREFETCHED)
-        # TensorFlow cannot know it of a dataset from which examples may be skipped; Keras asks, and
-        # warns of data that ends unexpectedly.
+        # TensorFlow cannot compute the length, as examples may be skipped. Without a length, Keras
+        # warns that the data ended unexpectedly.
         length = -(-self.source.num_examples // self.dataset.batch_size)
         batches.cardinality = lambda: tf.constant(length, tf.int64)
         return batches
@@ -229,7 +235,7 @@ class _Reading:
         return (
             self._examples(number)
             .batch(min(self.dataset.batch_size, _CHUNK))
-            # To the end of a chunk, then the next one: in the order of the examples.
+            # Read one chunk to its end before the next one, to keep the order of the examples.
             .interleave(
                 self._make_images,
                 block_length=sys.maxsize,
@@ -252,16 +258,15 @@ class _Reading:
         """Return the `(position, example)` of a pass; an example is `(number, payload, label)`."""
         if not self.dataset.repeat:
             return self._one_epoch(number)
-        sound = self.source.num_examples - len(self.broken)
-        first_epoch, rest = divmod(self.dataset.start_step * self.dataset.batch_size, sound)
+        num_decodable = self.source.num_examples - len(self.broken)
+        first_epoch, rest = divmod(self.dataset.start_step * self.dataset.batch_size, num_decodable)
         examples = tf.data.Dataset.range(first_epoch, sys.maxsize).flat_map(self._one_epoch)
         if self.broken:
             examples = examples.filter(lambda _, example: not_among(self.broken, example[0]))
-        # The marks of the epochs before are left out, those of the first epoch are not.
         return examples.skip(rest)
 
     def _one_epoch(self, epoch):
-        # The order depends on the argument `seed` alone, not on the global one.
+        # The order depends on the argument `seed` alone, not on TensorFlow's global seed.
         tf.random.set_seed(1)
         examples = self.source.examples
         _, _, label = examples.element_spec
@@ -271,18 +276,18 @@ class _Reading:
             examples = examples.shuffle(
                 self.source.shuffle_buffer, order, reshuffle_each_iteration=False
             )
-        # Fewer examples than expected come before the mark if a file of records is damaged.
+        # If a file of records is damaged, fewer examples than expected precede the sentinel.
         examples = examples.ignore_errors().concatenate(tf.data.Dataset.from_tensors(end))
         numbered = examples.enumerate(epoch * self.epoch_length)
-        # A mark that comes earlier is refused when it is read.
+        # A sentinel at an earlier position is not dropped: `_explain` raises its error.
         last = (epoch + 1) * self.epoch_length - 1
         return numbered.filter(lambda position, example: position != last)
 
     def _make_images(self, positions, examples):
-        """Return a dataset of the examples of a chunk that have an image, and of the chunk's end.
+        """Return a dataset of the examples of a chunk that can be decoded, and of an end element.
 
-        TensorFlow drops an element that raises an error, so that its place is missing. Each element
-        has the broken examples between the place before it and its own.
+        TensorFlow drops an element that raises an error, so that its place in the chunk is missing.
+        Each remaining element lists the broken examples between the previous element and itself.
         """
         numbers, payloads, labels = examples
         shape, count = self.dataset.maker.shape, tf.size(positions, tf.int64)
@@ -291,22 +296,23 @@ class _Reading:
             image = self.make_image(self.source.read(payloads[place]), self._seed(positions[place]))
             return place, tf.ensure_shape(image, shape)
 
-        def add_example(before, made):
-            place, image = made
+        def add_example(previous, element):
+            place, image = element
             is_image = place < count
-            first, here = before + 1, tf.minimum(place, count - 1)
+            first, index = previous + 1, tf.minimum(place, count - 1)
             broken = positions[first:place], numbers[first:place], payloads[first:place]
-            return place, (is_image, broken, (positions[here], numbers[here], image, labels[here]))
+            example = positions[index], numbers[index], image, labels[index]
+            return place, (is_image, broken, example)
 
-        made = tf.data.Dataset.range(count).map(make).ignore_errors()
+        images = tf.data.Dataset.range(count).map(make).ignore_errors()
         end = tf.data.Dataset.from_tensors((count, tf.zeros(shape)))
-        return made.concatenate(end).scan(tf.constant(-1, tf.int64), add_example)
+        return images.concatenate(end).scan(tf.constant(-1, tf.int64), add_example)
 
     def _record(self, is_image, broken, example):
-        """Record the examples before this one that have no image, with reasons."""
+        """Record the broken examples before this one, with reasons."""
 
         def record():
-            # `tf.numpy_function` would lose zeros at the end of a payload.
+            # `tf.numpy_function` would drop zeros at the end of a payload.
             return tf.py_function(self._explain_all, broken, tf.bool)
 
         is_any = tf.size(broken[0]) > 0
@@ -330,7 +336,7 @@ class _Reading:
         except tf.errors.OpError as error:
             reason = explain(error, encoded.numpy())
         else:
-            # The file is sound: this raises the error of an augmentation.
+            # The file can be decoded now. If an augmentation fails, this raises its error.
             self.make_image(encoded, seed)
         self.skipped.add(int(number), reason)
 
@@ -344,7 +350,7 @@ class _Reading:
 
     def _check_labels(self, numbers, labels):
         if labels.shape.rank != 1:
-            # NaN marks a list with a wrong label.
+            # `multi_hot` returns NaN for a list with a wrong label.
             labels = tf.where(tf.reduce_any(tf.math.is_nan(labels), axis=1), IN_A_LIST, 0)
         is_wrong = (labels < 0) | (labels >= len(self.source.class_names))
 
@@ -358,7 +364,7 @@ class _Reading:
     def _seed(self, position):
         """Return the seed of an image or a batch by its position, or of the order of an epoch.
 
-        Positions count up from 0, orders down from -1; each worker has its own.
+        Positions count up from 0, and orders count down from -1. Workers have different seeds.
         """
         index, count = self.dataset.shard
         return tf.stack([tf.constant(self.dataset.seed, tf.int64), position * count + index])
@@ -395,11 +401,11 @@ class TimedDataset:
         return 0
 
     def seconds(self):
-        """Return the time waited so far."""
+        """Return the time that the reader has waited so far."""
         return self._seconds
 
 
 def _clock():
-    # `tf.timestamp` is refused where operations must be deterministic.
+    # TensorFlow refuses `tf.timestamp` if operations must be deterministic.
     ticks = tf.data.Dataset.from_tensors(0).repeat()
     return ticks.map(lambda _: tf.numpy_function(time.perf_counter, [], tf.float64))

@@ -1,4 +1,4 @@
-"""The identity of data: one digest, which everything that stores results of data records."""
+"""Digests that identify data: results record them, so that changed data is noticed."""
 
 import hashlib
 import os
@@ -9,24 +9,24 @@ import numpy as np
 import tqdm
 
 _BLOCK_BYTES = 4096
-# Blocks that are read of the file of one image, and of a file of many.
+# Number of blocks read from the file of one image, and from a file of many images.
 _BLOCKS_OF_IMAGE, _BLOCKS_OF_RECORDS = 3, 64
 _SHOWN_FROM = 10_000
-# Bytes before and after a record: its length and a checksum of it, and a checksum of the record.
+# Bytes before a record (its length, and a checksum of the length) and after it (its checksum).
 _RECORD_HEAD, _RECORD_TAIL = 12, 4
 
 
 def data_digest(attributes, examples, num_examples, files=()):
-    """Return a digest of data. A copy of the files in another place has the same one.
+    """Return a digest of data. A copy of the files in another folder has the same digest.
 
-    The records of TFRecord files are identified by their checksums. Other files are sampled: their
-    sizes, and blocks of 4 KiB at equal distances, from the first to the last. Progress is shown for
-    many examples.
+    TFRecord files are identified by the checksums of their records. Other files are identified by
+    their sizes and by blocks of 4 KiB at equal distances, from the first to the last. Progress is
+    shown for many examples.
 
     Args:
-        attributes: whatever else the examples depend on, as a tuple of text and numbers.
-        examples: iterable of tuples of text, bytes and paths: the id of an example, its label and
-            its files, as far as they are not in `files`.
+        attributes: everything else that the examples depend on, a tuple of text and numbers.
+        examples: iterable of tuples of text, bytes and paths: the id of an example, its label, and
+            its files unless they are in `files`.
         num_examples: number of examples.
         files: paths of files with many examples each.
 
@@ -42,12 +42,12 @@ def data_digest(attributes, examples, num_examples, files=()):
     >>> data_digest((), [("a.png", path)], 1) == before
     False
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
 
     def add(*parts):
         for part in parts:
-            # The length keeps parts apart.
-            found.update(len(part).to_bytes(8) + part)
+            # The length separates the parts: "ab", "c" and "a", "bc" have different digests.
+            digest.update(len(part).to_bytes(8) + part)
 
     add(repr(attributes).encode())
     for file in files:
@@ -56,20 +56,20 @@ def data_digest(attributes, examples, num_examples, files=()):
         examples, "digest", num_examples, unit="image", disable=num_examples < _SHOWN_FROM
     ):
         add(*map(_as_bytes, example))
-    return found.hexdigest()[:16]
+    return digest.hexdigest()[:16]
 
 
 def scan_records(path):
     """Return the number of records of a TFRecord file, and a digest of all lengths and checksums.
 
-    Nothing else is read.
+    The contents of the records are not read.
 
     Raises:
         ValueError: if the file is damaged or of another format.
     """
     path = pathlib.Path(path)
-    size, place, count, found = path.stat().st_size, 0, 0, hashlib.sha256()
-    # A buffer would read what is skipped here.
+    size, place, count, digest = path.stat().st_size, 0, 0, hashlib.sha256()
+    # A buffer would read the contents too.
     with path.open("rb", buffering=0) as file:
         while place < size:
             file.seek(place)
@@ -77,7 +77,7 @@ def scan_records(path):
             is_whole = len(head) == _RECORD_HEAD
             place += len(head) + (struct.unpack("<Q", head[:8])[0] if is_whole else size)
             file.seek(min(place, size))
-            found.update(head + file.read(_RECORD_TAIL))
+            digest.update(head + file.read(_RECORD_TAIL))
             place += _RECORD_TAIL
             count += 1
     if place != size:
@@ -85,7 +85,7 @@ def scan_records(path):
             "`tfrecord:PATTERN` must name complete TFRecord files without compression. "
             f"Received: {str(path)!r}, which is damaged after {count - 1} records"
         )
-    return count, found.digest()
+    return count, digest.digest()
 
 
 def _identify(path):
@@ -102,7 +102,7 @@ def _as_bytes(part):
 
 
 def _sample(path, num_blocks):
-    """Return the size and some blocks of a file; nothing if it cannot be read."""
+    """Return the size and some blocks of a file, or no bytes if the file cannot be read."""
     try:
         with pathlib.Path(path).open("rb", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)

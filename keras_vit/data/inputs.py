@@ -1,4 +1,7 @@
-"""Images to predict, found by paths, patterns, names of datasets or in Parquet files, as rows."""
+"""`find_images`: the images to predict, from files, folders, Parquet files or a dataset, as rows.
+
+`ImageRows` numbers the images, so that workers can read any range of them.
+"""
 
 import collections
 import dataclasses
@@ -8,13 +11,14 @@ import pathlib
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow.parquet
 import tensorflow as tf
 from PIL import Image
 
 from keras_vit.core.arguments import as_objects
 from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
-from keras_vit.data.pipeline import find_every, find_source
+from keras_vit.data.pipeline import find_all_splits, find_source
 from keras_vit.data.sources.folder import id_of, list_images, short_names
 from keras_vit.data.sources.kinds import absolute_name, find_kind
 from keras_vit.data.sources.named_datasets import DATASETS
@@ -22,18 +26,22 @@ from keras_vit.data.sources.source import numbered_ids
 
 _PARQUET = ".parquet"
 
-# Columns that hold images, in order of preference: ours and Ray's, Spark's, and that of Hugging
-# Face's datasets.
+# Columns of encoded images, in order of preference: `bytes` in this package and Ray, `content` in
+# Spark, `image` in datasets of Hugging Face.
 ENCODED_COLUMNS = ("bytes", "content", "image")
-# File of the settings in a directory of predictions. Readers of Parquet ignore files that begin
-# with an underscore or a dot.
+# The file in a directory of predictions that records the settings. Readers of Parquet ignore files
+# whose names begin with an underscore or a dot.
 PREDICTIONS_RECORD = "_predictions.json"
+# Columns of Parquet files with ids, in order of preference.
+_IDS = ("id", "path")
+# Rows in memory at once: one row group may contain all images of a file.
+_ROWS_AT_ONCE = 64
 
 
 def is_dataset(name):
-    """Whether a name is that of a dataset, as in `keras_vit.data.load`, and not of a path."""
+    """Whether a name is the name of a dataset, as in `keras_vit.data.load`, and not a path."""
     path = pathlib.Path(name).expanduser()
-    # Predictions of a dataset may be in a directory of its name.
+    # A directory with the name of a dataset may contain its predictions.
     is_path = path.exists() and not (path / PREDICTIONS_RECORD).exists()
     return not is_path and (name in DATASETS or find_kind(name)[0] is not None)
 
@@ -47,7 +55,7 @@ def absolute_names(names):
 
 
 def _absolute_path(name):
-    # A link keeps its name, unless the path leads through the folder above.
+    # Links are resolved only if the path contains `..`.
     path = pathlib.Path(name).expanduser()
     return str(path.resolve() if ".." in path.parts else path.absolute())
 
@@ -56,18 +64,17 @@ def find_images(names, split=None, data_dir=None):
     """Find the images that a user names.
 
     Args:
-        names: list of image files, patterns of them, and folders, whose images at every level are
-            taken; or the same of Parquet files; or the name of one dataset, as in
-            `keras_vit.data.load`.
+        names: list of image files, patterns, and folders with images at any level; or the same for
+            Parquet files; or the name of one dataset, as in `keras_vit.data.load`.
         split: split of the dataset, as in `load`; `None` for all.
         data_dir: as in `load`.
 
     Returns:
-        `ImageRows`. Ids of images in one folder are paths relative to it; those of files are their
+        `ImageRows`. If one folder is named, ids are paths relative to the folder; otherwise ids are
         paths.
 
     Raises:
-        ValueError: if there are no images, or a split is given for images that have none.
+        ValueError: if there are no images, or `split` is given for images without splits.
 
     Example:
     >>> from keras_vit.data.inputs import find_images
@@ -81,13 +88,15 @@ def find_images(names, split=None, data_dir=None):
             raise ValueError(f"`images` must be one dataset. Received: {', '.join(names)}")
         (name,) = names
         source = (
-            find_source(name, split, data_dir=data_dir) if split else find_every(name, data_dir)
+            find_source(name, split, data_dir=data_dir)
+            if split
+            else find_all_splits(name, data_dir)
         )
         return source_rows(source)
     if split is not None:
         raise ValueError(
-            "`split` is for datasets, such as `folder:PATH`; of a folder or files all images are "
-            f"taken. Received: split={split!r}, images={names}"
+            "`split` is for datasets, such as `folder:PATH`; folders and files have no splits. "
+            f"Received: split={split!r}, images={names}"
         )
     tables = _parquet_files(names)
     images = parquet_rows(tables) if tables else _image_files(names)
@@ -97,7 +106,7 @@ def find_images(names, split=None, data_dir=None):
 
 
 def matching_paths(name):
-    """Return the paths that a name means: itself, or the files of a pattern."""
+    """Return the path of a name, or the paths that match it if it is a pattern."""
     path = pathlib.Path(name).expanduser()
     matches = [] if path.exists() else sorted(tf.io.gfile.glob(str(path)))
     return [pathlib.Path(match) for match in matches] or [path]
@@ -105,30 +114,30 @@ def matching_paths(name):
 
 def _parquet_files(names):
     """Return the Parquet files that the names mean, or none if they mean images."""
-    found = []
+    tables, has_images = [], False
     for path in itertools.chain.from_iterable(map(matching_paths, names)):
         files = sorted(path.rglob(f"*{_PARQUET}")) if path.is_dir() else [path]
-        tables = [file for file in files if file.suffix == _PARQUET]
-        has_images = bool(tables) and path.is_dir() and bool(list_images(path)[0])
-        found += [*tables, *([None] if has_images or not tables else [])]
-    if None in found and any(found):
+        found = [file for file in files if file.suffix == _PARQUET]
+        tables += found
+        has_images |= not found or (path.is_dir() and bool(list_images(path)[0]))
+    if has_images and tables:
         raise ValueError(f"`images` must be Parquet files or images, not both. Received: {names}")
-    return [] if None in found else found
+    return tables
 
 
 def _image_files(names):
     paths, ids, left_out = [], [], collections.Counter()
-    is_only = len(names) == 1
+    is_one_folder = len(names) == 1
     for name in names:
         for path in matching_paths(name):
             if not path.is_dir():
                 paths.append(str(path))
                 ids.append(str(path) if path != pathlib.Path(name).expanduser() else name)
                 continue
-            found, others = list_images(path)
-            paths += found
-            ids += [id_of(each, path) if is_only else each for each in found]
-            left_out += others
+            images, reasons = list_images(path)
+            paths += images
+            ids += [id_of(image, path) if is_one_folder else image for image in images]
+            left_out += reasons
 
     def read(start, stop):
         return {"path": as_objects(paths[start:stop])}
@@ -144,19 +153,19 @@ def thumbnails(images, ids, size=160):
 
     Args:
         images: `ImageRows`.
-        ids: set of the ids of those to read.
+        ids: set of the ids of the images to read.
         size: greatest length of a side, in pixels.
 
     Returns:
         A dictionary from ids to uint8 arrays `(height, width, 3)`.
     """
-    found = {}
+    pictures = {}
     for number in range(images.num_images):
         if (id := images.find_id(number)) in ids:
             picture = Image.fromarray(_pixels(images.read(number, number + 1)))
             picture.thumbnail((size, size))
-            found[id] = np.asarray(picture)
-    return found
+            pictures[id] = np.asarray(picture)
+    return pictures
 
 
 def _pixels(columns):
@@ -166,26 +175,20 @@ def _pixels(columns):
     return turn_upright(decode(encoded), read_orientation(encoded)).numpy()
 
 
-# Columns of Parquet files that are ids.
-_IDS = ("id", "path")
-# Rows that are in memory at once: one row group may hold all images of a file.
-_ROWS_AT_ONCE = 64
-
-
 @dataclasses.dataclass(frozen=True)
 class ImageRows:
     """Images to predict, numbered from 0 in an order that does not change.
 
     Args:
-        num_images: their number.
+        num_images: number of images.
         find_id: function from the number of an image to its id, a string.
-        read: function from a first number and the one after the last to a dictionary of columns:
-            the images in `path`, `bytes` or `image`, as `Predictor` takes them, and perhaps
-            `label`, the name of the class or a list of names.
-        digest: function that returns the identity of the images, as `Source.digest`.
-        has_labels: whether there is the column `label`.
-        is_multi_label: whether it has lists.
-        class_names: names of the classes in the order of the dataset, if it has one.
+        read: function from a range of numbers, `start` and `stop`, to a dictionary of columns: the
+            images in `path`, `bytes` or `image`, as `Predictor` takes them, and, if `has_labels`,
+            `label` with the name of the class, or a list of names.
+        digest: function that returns a digest of the images, as `Source.digest`.
+        has_labels: whether there is a column `label`.
+        is_multi_label: whether `label` has lists.
+        class_names: names of the classes in the order of the dataset, or `None` if not recorded.
         left_out: number of files that are not images, by reason.
     """
 
@@ -199,24 +202,23 @@ class ImageRows:
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
     def columns(self, start, stop):
-        """Return the columns of a range of images: `id` and those of `read`."""
+        """Return the columns of a range of images: `id` and the columns of `read`."""
         ids = [self.find_id(number) for number in range(start, stop)]
         return {"id": as_objects(ids), **self.read(start, stop)}
 
 
 def source_rows(source):
     """Return the examples of a `Source` as `ImageRows`, with the names of their labels."""
-    several = source.is_multi_label
 
     def read(start, stop):
         numbers = source.numbers[start:stop]
-        examples = source.some(numbers).as_numpy_iterator()
-        found = {int(number): (payload, label) for number, payload, label in examples}
-        source.check_readable(np.setdiff1d(numbers, [*found]))
-        payloads, labels = zip(*(found[number] for number in numbers.tolist()), strict=True)
+        examples = source.examples_with(numbers).as_numpy_iterator()
+        by_number = {int(number): (payload, label) for number, payload, label in examples}
+        source.check_readable(np.setdiff1d(numbers, [*by_number]))
+        payloads, labels = zip(*(by_number[number] for number in numbers.tolist()), strict=True)
         return {
             **_image_column(source, numbers, payloads),
-            "label": as_objects([_names(source, label) for label in labels]),
+            "label": as_objects([_label_of(source, label) for label in labels]),
         }
 
     return ImageRows(
@@ -225,7 +227,7 @@ def source_rows(source):
         read,
         source.digest,
         has_labels=True,
-        is_multi_label=several,
+        is_multi_label=source.is_multi_label,
         class_names=source.class_names,
         left_out=source.left_out,
     )
@@ -237,19 +239,19 @@ def _image_column(source, numbers, payloads):
     encoded = [tf.convert_to_tensor(source.read(payload)).numpy() for payload in payloads]
     if source.scale == 1 and not source.border:
         return {"bytes": as_objects(encoded)}
-    return {"image": as_objects([_decoded(source, one) for one in encoded])}
+    return {"image": as_objects([_decode_if_possible(source, image) for image in encoded])}
 
 
-def _decoded(source, encoded):
+def _decode_if_possible(source, encoded):
     try:
         return source.pixels(decode(encoded)).numpy()
     except tf.errors.OpError:
-        # The predictor explains why these bytes cannot be decoded.
+        # The predictor reports why these bytes cannot be decoded.
         return encoded
 
 
-def _names(source, label):
-    """Return the name of a label, a list of names if there may be several, `None` for no class."""
+def _label_of(source, label):
+    """Return the name of a label, a list of names if multi-label, or `None` for no class."""
     names = source.class_names
     if source.is_multi_label:
         return [names[index] for index in np.flatnonzero(label > 0)]
@@ -261,25 +263,23 @@ def parquet_rows(paths):
 
     Args:
         paths: list of paths of files with the same columns: encoded images in `bytes`, `content` or
-            `image`, where they may be a structure with `bytes`; and perhaps `label`, text or
-            numbers, and `id` or `path`. Without the last two, an id is the name of the file, `#`,
+            `image`, perhaps as a structure with `bytes`; optionally `label`, text or numbers; and
+            optionally `id` or `path`. Without `id` and `path`, an id is the name of the file, `#`,
             and the number of the row.
 
     Returns:
-        `ImageRows`. Ranges that follow one another are read without reading anything twice.
+        `ImageRows`. Reading consecutive ranges reads each row once.
 
     Raises:
-        ValueError: if a file lacks such a column of images.
+        ValueError: if a file has no such column of images, or columns differ.
     """
-    import pyarrow.parquet
-
     schemas, groups, counts = [], [], [[] for _ in paths]
-    for path, own in zip(paths, counts, strict=True):
-        # Closed again: there may be more files than a process may have open.
+    for path, file_counts in zip(paths, counts, strict=True):
+        # Each file is closed, because there may be more files than a process can keep open.
         with pyarrow.parquet.ParquetFile(path) as file:
             schemas.append(file.schema_arrow)
-            own += [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-        groups += [(path, index) for index in range(len(own))]
+            file_counts += [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        groups += [(path, index) for index in range(len(file_counts))]
     (image, label, id), *others = {_columns_of(schema) for schema in schemas}
     if others or image is None:
         raise ValueError(
@@ -317,7 +317,7 @@ def parquet_rows(paths):
 
 
 class _Stream:
-    """The rows of row groups, read forwards; other ranges begin at their row group again."""
+    """Read ranges of rows. A range that does not follow the last one starts at its row group."""
 
     def __init__(self, groups, starts, columns):
         self._groups, self._starts, self._columns = groups, starts, columns
@@ -333,8 +333,6 @@ class _Stream:
         return list(itertools.islice(self._rows, skipped, skipped + stop - start))
 
     def _rows_from(self, group):
-        import pyarrow.parquet
-
         for path, index in self._groups[group:]:
             with pyarrow.parquet.ParquetFile(path) as file:
                 options = {"row_groups": [index], "columns": self._columns}
@@ -343,8 +341,7 @@ class _Stream:
 
 
 def _columns_of(schema):
-    """Return the names of the columns of images, labels and ids, `None` for none."""
-    import pyarrow
+    """Return the names of the columns of images, labels and ids, `None` for a missing one."""
 
     def holds_bytes(kind):
         if pyarrow.types.is_struct(kind):
@@ -359,7 +356,7 @@ def _columns_of(schema):
 
 
 def _class_names(schema, label):
-    """Return the names of numbered labels that Hugging Face's datasets record, or `None`."""
+    """Return the class names that a dataset of Hugging Face records, or `None`."""
     try:
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
         return tuple(features[label]["names"])
@@ -368,22 +365,20 @@ def _class_names(schema, label):
 
 
 def _name(label, names):
-    """Return the name of a label or a list of them: that of the file, or its number as text."""
+    """Return the name of a label or of a list of labels; without a name, the number as text."""
     if label is None or isinstance(label, str):
         return label
     if isinstance(label, list):
-        return [_name(one, names) for one in label]
+        return [_name(part, names) for part in label]
     return names[label] if names and 0 <= label < len(names) else str(label)
 
 
 def _ids(paths, starts, column):
     """Return the function from the number of a row to its id."""
-    import pyarrow.parquet
-
     names = short_names(map(str, paths))
-    position = numbered_ids([names[str(path)] for path in paths], starts)
+    numbered_id = numbered_ids([names[str(path)] for path in paths], starts)
     if column is None:
-        return position
+        return numbered_id
     tables = [pyarrow.parquet.read_table(path, columns=[column]) for path in paths]
     ids = pyarrow.concat_tables(tables)[column].combine_chunks()
-    return lambda number: ids[number].as_py() or position(number)
+    return lambda number: ids[number].as_py() or numbered_id(number)

@@ -1,4 +1,4 @@
-"""The most probable classes of logits, by name."""
+"""`decode_predictions`: the names of the most probable classes for logits."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ import scipy.special
 from keras_vit.core.arguments import is_integer
 from keras_vit.core.text import LABEL_FILES, check_class_names, read_labels
 
-# The sum of probabilities in bfloat16 (8 bits) differs from one by up to 0.4 %. Logits of so many
-# classes are never all positive with a sum this close to one.
+# The sum of probabilities in bfloat16 (8 bits) differs from one by up to 0.4 %. Logits are hardly
+# ever all positive with a sum this close to one.
 PROBABILITY_SUM_TOLERANCE = 0.01
 
 
@@ -19,34 +19,35 @@ def decode_predictions(
 ) -> list[list[tuple[str, str, float]]]:
     """Return the most probable classes for the logits of a batch of images.
 
-    It returns the same tuples as the function of this name in `keras.applications`, but applies the
-    softmax, because the models here return logits. Rows that are probabilities (none negative, sum
-    one) stay as they are: a second softmax would make them almost equal.
+    The tuples are as in the function of this name in `keras.applications`, but the softmax is
+    applied, because the models here return logits. Rows that are already probabilities (not
+    negative, sum one) are not changed: a second softmax would make them almost equal.
 
     The classes of ImageNet-21k overlap (fish, tench), and its models were often trained with a
-    sigmoid per class: their order is right nevertheless, and the probability is the softmax.
+    sigmoid per class. The order of the classes is valid for them too, but the probabilities are the
+    softmax.
 
     Args:
-        logits: array or tensor of shape `(batch, classes)`: without `class_names` 1000 for
-            ImageNet-2012, or 21843 for ImageNet-21k in the order of the checkpoints of Google (ViT,
-            AugReg, BiT).
+        logits: array or tensor of shape `(batch, classes)`. Without `class_names`, there must be
+            1000 classes (ImageNet-2012), or 21843 (ImageNet-21k in the order of Google's ViT,
+            AugReg and BiT checkpoints).
         top: number of classes to return per image; `None` for 5, or all if there are fewer.
         class_names: names of the classes, such as `model.class_names`; `None` for ImageNet's.
 
     Returns:
-        A list with an entry per image, which is a list of `top` tuples
-        `(synset, name, probability)`, the most probable first. Names are those of
-        `keras.applications` (`"great_white_shark"`); several synsets can share a name (`"crane"`).
-        With `class_names` the number of the class stands in place of its synset.
+        A list with one entry per image, a list of `top` tuples `(synset, name, probability)`, the
+        most probable first. Names are as in `keras.applications` (`"great_white_shark"`); several
+        synsets can share a name (`"crane"`). With `class_names`, tuples have the number of the
+        class instead of the synset.
 
     Raises:
         ValueError: if the shape or `top` is invalid, a value is not finite, all values of a row are
-            equal, as the outputs of a head that is zero, or there are not as many different names
-            as classes.
+            equal (as from a head of zeros), or the number of distinct names is not the number of
+            classes.
 
     Reference:
-        `keras.applications.imagenet_utils.decode_predictions`; for the order of the 21,843 classes
-        google-research/big_transfer#7.
+        `keras.applications.imagenet_utils.decode_predictions`; google-research/big_transfer#7 for
+        the order of the 21,843 classes.
 
     Example:
     >>> logits = np.zeros((1, 1000))
@@ -65,7 +66,7 @@ def decode_predictions(
             f"`top` must be an integer from 1 to the {num_classes} classes. Received: top={top!r}"
         )
     _check_values(logits)
-    # By logits, because the smallest probabilities can all be rounded to zero.
+    # Sort by logits, because small probabilities can be rounded to zero.
     order = np.argsort(-logits, axis=-1, kind="stable")[:, :top]
     probabilities = np.take_along_axis(_to_probabilities(logits), order, axis=-1)
     return [
@@ -75,7 +76,7 @@ def decode_predictions(
 
 
 def _labels(logits, class_names):
-    """Return the synset, or the number, and the name of each class."""
+    """Return the synset (or number) and the name of each class."""
     if logits.ndim != 2 or (class_names is None and logits.shape[1] not in LABEL_FILES):
         raise ValueError(
             "`logits` must have the shape (batch, classes), unless `class_names` are given (batch, "
@@ -88,7 +89,7 @@ def _labels(logits, class_names):
 
 
 def _to_float64(values):
-    # NumPy cannot read tensors of PyTorch that have a gradient, are on an accelerator, or bfloat16.
+    # NumPy cannot read PyTorch tensors with a gradient, on an accelerator or in bfloat16.
     if hasattr(values, "detach"):
         values = values.detach().cpu().double()
     return np.asarray(values, "float64")
@@ -103,8 +104,8 @@ def _check_values(logits):
         )
     equal = np.flatnonzero((logits == logits[:, :1]).all(axis=-1))
     if equal.size:
-        # As in the ImageNet-21k files of the first release
-        # (google-research/vision_transformer#10), and in new heads of this package.
+        # The first release of ImageNet-21k files has heads of zeros
+        # (google-research/vision_transformer#10), as have new heads of this package.
         raise ValueError(
             "`logits` must differ from class to class. All values equal mean that the model's head "
             "is zero: it is new and untrained, or its checkpoint was published without it. "

@@ -1,4 +1,4 @@
-"""Images left out of a dataset: those that cannot be decoded, and those excluded by their ids."""
+"""Images left out of a dataset: because they cannot be decoded, or because they are excluded."""
 
 import contextlib
 import logging
@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from keras_vit.core.text import name_some
 
-# Number of images that may be skipped, whatever their share.
+# As many images may be skipped from a dataset of any size.
 _ALWAYS_ALLOWED = 10
 _SHOWN = 5
-# Stands for a label in a list of several.
+# Stands for a wrong label of an image with several labels.
 IN_A_LIST = -2
 
 
@@ -23,7 +23,7 @@ class Skipped:
     Args:
         source: the `Source`.
         max_share: greatest share of the images that may be skipped.
-        reasons: dictionary from ids that are known to be broken to reasons.
+        reasons: dictionary from the ids of images that are known to be broken to reasons.
     """
 
     def __init__(self, source, max_share, reasons=()):
@@ -34,7 +34,7 @@ class Skipped:
 
     @property
     def reasons(self):
-        """A dictionary from ids, sorted, to the reason why each image was skipped."""
+        """A dictionary from sorted ids to the reason why each image was skipped."""
         with self._lock:
             return dict(sorted(self._reasons.items()))
 
@@ -42,14 +42,14 @@ class Skipped:
         return len(self._reasons)
 
     def __str__(self):
-        # A source of features is without the images that had none.
+        # A source of features lacks the skipped images.
         missing = len(self) - len(self._source.find_numbers(self.reasons))
         total = self._source.num_examples + missing
         shown = name_some([f"{id} ({reason})" for id, reason in self.reasons.items()], _SHOWN)
         return f"{len(self)} of {total} images were skipped: {shown}"
 
     def add(self, number, reason):
-        """Record the number of an example; raise `ValueError` if there are too many."""
+        """Record a skipped example by its number; raise `ValueError` if too many are skipped."""
         id, count = self._source.find_id(number), self._source.num_examples
         with self._lock:
             is_new = id not in self._reasons
@@ -65,7 +65,7 @@ class Skipped:
             )
 
     def refuse_label(self, number, label):
-        """Raise `ValueError` for an image whose label is not the number of a class."""
+        """Raise `ValueError` for an image with a label that is not the number of a class."""
         count = len(self._source.class_names)
         shown = "a list with another" if label == IN_A_LIST else f"label={label}"
         self._fail(
@@ -74,7 +74,7 @@ class Skipped:
         )
 
     def end_of_epoch(self, count):
-        """Raise `ValueError` unless all examples were read in an epoch."""
+        """Raise `ValueError` unless `count`, the examples read in an epoch, is all of them."""
         if count != self._source.num_examples:
             self._fail(
                 f"All {self._source.num_examples} examples must be read. Received: {count}; "
@@ -88,7 +88,7 @@ class Skipped:
 
 @contextlib.contextmanager
 def explaining_errors(*datasets):
-    """Raise the error of a dataset of `load` instead of the error of TensorFlow for it.
+    """Raise the original error of a dataset of `load` instead of TensorFlow's error.
 
     Args:
         *datasets: datasets of `load` that the body iterates over.
@@ -100,7 +100,7 @@ def explaining_errors(*datasets):
         dataset.info.skipped.error = None
     try:
         with warnings.catch_warnings():
-            # Keras warns if there are fewer batches, because images were skipped.
+            # Keras warns if skipped images leave fewer batches than expected.
             warnings.filterwarnings("ignore", "Your input ran out of data")
             yield
     except tf.errors.OpError as error:
@@ -110,15 +110,15 @@ def explaining_errors(*datasets):
         raise
 
 
-def leave_out(source, ids, name, split, find_every):
-    """Leave out the examples with some ids, and log their number.
+def leave_out(source, ids, name, split, find_all_splits):
+    """Leave out examples by their ids, and log their number.
 
     Args:
         source: a `Source`.
-        ids: list of ids, or the path of a file of them.
+        ids: list of ids, or the path of a file with ids.
         name: name of the dataset, for the log.
         split: name of the split, for the log.
-        find_every: function that returns a `Source` of all examples of the dataset.
+        find_all_splits: function that returns a `Source` of all examples of the dataset.
 
     Returns:
         A `Source`.
@@ -130,26 +130,26 @@ def leave_out(source, ids, name, split, find_every):
         ids = read_ids(ids)
     elif ids is None or not len(ids := list(ids)):
         return source
-    found = source.find_numbers(ids)
-    here = {source.find_id(number) for number in found}
-    # An id starts like a comment if the name of its class does.
-    ids = here | {id for id in ids if not f"{id} ".startswith("# ")}
-    unknown = ids - here
+    excluded = source.find_numbers(ids)
+    found = {source.find_id(number) for number in excluded}
+    # Comments start with `# `, but so may the id of an example.
+    ids = found | {id for id in ids if not f"{id} ".startswith("# ")}
+    unknown = ids - found
     if unknown:
-        every = find_every()
+        every = find_all_splits()
         unknown -= {every.find_id(number) for number in every.find_numbers(unknown)}
     logger = logging.getLogger("keras_vit")
-    logger.info("%d of %d ids to exclude are in the split %s", len(here), len(ids), split)
+    logger.info("%d of %d ids to exclude are in the split %s", len(found), len(ids), split)
     if unknown:
         text = "%d of the %d ids to exclude belong to no image of %s: %s"
         logger.warning(text, len(unknown), len(ids), name, name_some(sorted(map(repr, unknown))))
-    return source.without(found)
+    return source.without(excluded)
 
 
 def read_ids(path):
-    """Return the lines of a file with one id per line, and perhaps comments, which start with `# `.
+    """Return the lines of a file with one id per line, comments (`# ...`) included.
 
-    Spaces around a line, a byte order mark and empty lines are ignored.
+    Spaces around a line, a byte order mark and empty lines are dropped.
     """
     lines = pathlib.Path(path).expanduser().read_text(encoding="utf-8-sig").splitlines()
     return [line.strip() for line in lines if line.strip()]

@@ -1,4 +1,4 @@
-"""Batches of images from any dataset, through one call."""
+"""`load`: batches of images from any dataset, by its name."""
 
 import dataclasses
 import functools
@@ -23,7 +23,7 @@ from keras_vit.data.sources.named_datasets import DATASETS
 from keras_vit.data.sources.source import Source
 from keras_vit.data.sources.splits import SPLITS
 
-# Suffix of the file next to a cache with the digest of its images.
+# Suffix of the file next to a cache that records the digest of its images.
 _RECORD = ".keras_vit.json"
 
 
@@ -50,53 +50,52 @@ def load(
 
     Batches are `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32
     `(batch,)`. Labels are float32 `(batch, classes)` with `one_hot`, with an augmentation that
-    mixes images, and if images have several labels. Unless the dataset is repeated, every image
-    comes once, and the last batch may be smaller.
+    mixes images, and for multi-label datasets. Unless the dataset is repeated, every image comes
+    once, and the last batch may be smaller.
 
     An image that cannot be decoded is skipped and recorded in `info.skipped`.
 
     Args:
         name: a name of `keras_vit.data.DATASETS`; `"digits"` (scikit-learn's handwritten digits);
-            `"folder:PATH"` (with `train/CLASS/*.jpg` and perhaps `validation/`, `test/`; or
+            `"folder:PATH"` (with `train/CLASS/*.jpg`, and optionally `validation/` and `test/`; or
             `CLASS/*.jpg`, which is split); `"csv:PATH"` (lines such as `1.jpg,cat dog`);
             `"tfds:NAME"` or `"tfds:NAME:CONFIG"` (TensorFlow Datasets); `"tfrecord:PATTERN"`,
             `"tfrecord-lists:PATTERN"` (TFRecord files with a label or a list of labels, and
             `labels.txt`; `{split}` in the pattern stands for the name of a split);
-            `"objectnet:DIR"` (ObjectNet with ImageNet's classes, to test on); or `"masks:DIR"`
-            (images with masks, which are the labels, int32 `(batch, height, width)`).
+            `"objectnet:DIR"` (ObjectNet with ImageNet's classes, test split only); or
+            `"masks:DIR"` (images whose labels are masks, int32 `(batch, height, width)`).
         split: `"train"`, `"validation"` or `"test"`, or several joined with `+`;
             `keras_vit.data.sources.splits` defines them for datasets that lack some.
         image_size: int or `(height, width)`, in pixels.
-        batch_size: images in a batch.
+        batch_size: images per batch.
         training: whether to shuffle, differently in each epoch.
-        preprocessing: what is done to an image: a `keras_vit.data.Preprocessing`, or the name of a
-            preset, which depends on `training`: `"original"` (vit_jax), `"big_vision"` or
+        preprocessing: the operations on an image: a `keras_vit.data.Preprocessing`, or the name of
+            a preset, which depends on `training`: `"original"` (vit_jax), `"big_vision"` or
             `"hyper_rule"` (BiT). By default the whole image is resized.
         repeat: whether epochs follow one another without end, in batches of one size.
         classes: names of the classes to keep, numbered from 0 in the dataset's order; `None` for
             all. For `digits`, folders and CSV files only.
         fraction: approximate share of the examples to take, chosen at random. The choice does not
-            depend on the seed, and a smaller share is part of a larger one. All examples are still
-            read.
-        exclude: ids of examples to leave out, or the path of a file with one per line, such
-            as `keras_vit.data.find_duplicates` writes.
+            depend on the seed, and a larger share includes the examples of a smaller one. All
+            examples are still read.
+        exclude: ids of examples to leave out, or the path of a file with one id per line, such as
+            `keras_vit.data.write_ids` writes.
         max_skipped: greatest share of images that may be skipped; ten are always allowed.
         cache: `"memory"` or the path of a file, to keep encoded images after the first epoch. A
-            file with other examples is refused.
-        shard: `(index, count)`, the share of one worker. Together the workers have every example
-            once.
+            file with other examples raises an error.
+        shard: `(index, count)`, the share of one worker. Each example belongs to one worker.
         seed: seed of the order and the augmentation: the same seed gives the same batches.
         data_dir: directory of TensorFlow Datasets.
-        balanced: for training, whether images of classes with few of them are repeated, so that
-            each pass has about equally many of each class.
-        **changes: fields of `Preprocessing` that replace those of `preprocessing`:
+        balanced: for training, whether images of small classes are repeated, so that each pass has
+            about equally many images of each class.
+        **changes: fields of `Preprocessing` that replace fields of `preprocessing`:
             `min_crop_area`, `random_crop_from`, `central_crop_from`, `image_spec`, `flip`,
             `augmentation`, `upright`, `one_hot`.
 
     Returns:
         A `tf.data.Dataset` with two attributes: `class_names`, and `info`, a
-        `keras_vit.data.DatasetInfo`: the number of images, what was skipped, and the
-        `keras_vit.data.Dataset` that the batches are of. To resume a repeated dataset, take
+        `keras_vit.data.DatasetInfo` with the number of images, the skipped images, and the
+        `keras_vit.data.Dataset` that made the batches. To resume a repeated dataset, take
         `info.dataset.from_step(step, info.skipped.reasons).batches()`.
 
     Raises:
@@ -121,11 +120,11 @@ def load(
             f"`fraction` must be a share, above 0 and up to 1. Received: fraction={fraction!r}"
         )
     preprocessing = find_preprocessing(preprocessing, training, image_size, **changes)
-    every = functools.partial(find_every, name, data_dir)
+    find_all = functools.partial(find_all_splits, name, data_dir)
 
     def find(shard):
-        found = find_source(name, split, classes, data_dir, shard).subset(fraction)
-        return leave_out(found, exclude, name, split, every)
+        source = find_source(name, split, classes, data_dir, shard).subset(fraction)
+        return leave_out(source, exclude, name, split, find_all)
 
     source = find((0, 1))
     examples = source if tuple(shard) == (0, 1) else find(shard)
@@ -141,7 +140,7 @@ def load(
         maker = ImageMaker(image_size, preprocessing, **options)
     return Dataset(
         source,
-        examples if cache is None else cached(examples, cache),
+        examples if cache is None else cache_images(examples, cache),
         maker,
         batch_size=batch_size,
         training=training,
@@ -161,7 +160,7 @@ def find_source(
     data_dir: str | os.PathLike | None = None,
     shard: tuple[int, int] = (0, 1),
 ) -> Source:
-    """Find the examples of a split of a dataset, encoded as they are stored.
+    """Find the examples of a split of a dataset, without decoding them.
 
     Args:
         name: as in `load`.
@@ -186,7 +185,6 @@ def find_source(
     if name in DATASETS:
         kind = dataclasses.replace(KINDS["tfds"], function="tfds:paper_dataset")
         argument = DATASETS[name]
-    # Without a download there is no directory for it.
     options = {"data_dir": data_dir} if "data_dir" in kind.takes else {}
     if classes is not None:
         if "classes" not in kind.takes:
@@ -200,13 +198,13 @@ def find_source(
     return source
 
 
-def find_every(name, data_dir):
-    """Return the `Source` of all splits of a dataset."""
+def find_all_splits(name, data_dir):
+    """Find the examples of all splits of a dataset: a `Source`."""
     return find_source(name, "+".join(splits_of(name)), data_dir=data_dir)
 
 
 def splits_of(name):
-    """Return the names of the splits that a dataset has, as far as its name says.
+    """Return the names of the splits that a dataset with this name may have.
 
     Example:
     >>> splits_of("folder:photos"), splits_of("imagenet2012_real")
@@ -231,50 +229,50 @@ def first_images(batches, count):
 
 
 def images_of_classes(batches, count=24, read=200):
-    """Return images and labels of as many classes as possible, among the first that are read."""
+    """Return images and labels of as many classes as possible, from the first `read` images."""
     images, labels = first_images(batches, read)
-    # The first of each class, then the second of each.
+    # Take the first image of each class, then the second of each class, and so on.
     classes = [int(np.argmax(label)) if np.ndim(label) else int(label) for label in labels]
-    turns = [classes[:index].count(label) for index, label in enumerate(classes)]
-    chosen = sorted(range(len(images)), key=turns.__getitem__)[:count]
+    ranks = [classes[:index].count(label) for index, label in enumerate(classes)]
+    chosen = sorted(range(len(images)), key=ranks.__getitem__)[:count]
     return images[chosen], [labels[index] for index in chosen]
 
 
-def cached(source, place):
-    """Return the same examples, whose encoded images are kept after the first pass.
+def cache_images(source, cache):
+    """Return a `Source` that keeps the encoded images after the first pass.
 
     Args:
         source: a `Source`.
-        place: `"memory"`, or the path of a new file or of one made from these examples.
+        cache: `"memory"`, or the path of a file: a new one, or one made from these examples.
 
     Returns:
         A `Source`.
 
     Raises:
-        ValueError: if the file at `place` was made from other examples.
+        ValueError: if the file was made from other examples.
         OSError: if the folder cannot be written to.
     """
     path = ""
-    if place != "memory":
-        path = pathlib.Path(place).expanduser()
+    if cache != "memory":
+        path = pathlib.Path(cache).expanduser()
         _check_examples(path, source.digest())
-    return source.holding(source.encoded().cache(str(path)))
+    return source.with_examples(source.encoded().cache(str(path)))
 
 
 def _check_examples(path, digest):
     record = path.with_name(path.name + _RECORD)
-    # Recorded by the first process, long before the cache is complete.
+    # The first process writes the record, long before the cache is complete.
     if not record.exists() and not path.with_name(f"{path.name}.index").exists():
         with replacing(record) as partial:
             partial.write_text(json.dumps({"digest": digest}) + "\n")
     try:
-        made_of = json.loads(record.read_text())["digest"]
+        recorded = json.loads(record.read_text())["digest"]
     except (OSError, ValueError, KeyError, TypeError):
-        made_of = None
-    if made_of != digest:
+        recorded = None
+    if recorded != digest:
         raise ValueError(
             "`cache` must be a new file, or one that was made of the same images and labels. "
             f"Received: cache={str(path)!r}, which was made of "
-            f"{'others' if made_of else 'images that are not recorded'}; delete {path.name}* to "
+            f"{'others' if recorded else 'images that are not recorded'}; delete {path.name}* to "
             "create it again"
         )

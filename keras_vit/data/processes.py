@@ -1,4 +1,4 @@
-"""Several processes that share the data, and batches of equal size for several devices."""
+"""Training data for several processes and devices: shares of processes, batches of equal size."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def process():
-    """Return `(index, count)` of this process among those that work together."""
+    """Return `(index, count)`: the index of this process, and the number of JAX processes."""
     if keras.backend.backend() != "jax":
         return 0, 1
     import jax
@@ -15,7 +15,7 @@ def process():
 
 
 def sum_over_processes(number):
-    """Return the sum of an integer over the processes, each of which must call this function."""
+    """Return the sum of an integer over all processes; every process must call this function."""
     if process()[1] == 1:
         return number
     from jax.experimental.multihost_utils import process_allgather
@@ -24,20 +24,20 @@ def sum_over_processes(number):
 
 
 def count_images(dataset):
-    """Return the number of images that a dataset yields: those that can be decoded."""
-    # Inputs may be a dictionary.
+    """Return the number of images that a dataset yields, without skipped ones."""
+    # Targets are counted, because inputs may be a dictionary.
     return sum(len(targets) for _, targets, *_ in dataset)
 
 
 def pad(dataset, batch_size, num_batches, weight=1.0):
-    """Fill the last batch of a dataset with images of weight 0, and add such batches.
+    """Fill the last batch of a dataset with images of weight 0, and append batches of such images.
 
     Args:
         dataset: dataset of `(inputs, targets)` or `(inputs, targets, weights)`; only its last batch
             may be smaller.
         batch_size: images in a batch.
         num_batches: number of batches of the result.
-        weight: factor of the weights of the given images.
+        weight: factor of the weights of the real images.
 
     Returns:
         A `tf.data.Dataset` of `(inputs, targets, weights)`.
@@ -48,19 +48,19 @@ def pad(dataset, batch_size, num_batches, weight=1.0):
     [200.0, 159.0, 0.0]
     """
 
-    def fill_part(part):
-        padding = [[0, batch_size - tf.shape(part)[0]], *[[0, 0]] * (part.shape.rank - 1)]
-        return tf.ensure_shape(tf.pad(part, padding), (batch_size, *part.shape[1:]))
+    def fill_tensor(tensor):
+        padding = [[0, batch_size - tf.shape(tensor)[0]], *[[0, 0]] * (tensor.shape.rank - 1)]
+        return tf.ensure_shape(tf.pad(tensor, padding), (batch_size, *tensor.shape[1:]))
 
     def fill(inputs, labels, weights=1.0):
         count = tf.shape(tf.nest.flatten(inputs)[0])[0]
         shape = tf.concat([[count], tf.shape(weights)[1:]], axis=0)
         weights = tf.broadcast_to(weights * tf.cast(weight, tf.float32), shape)
-        is_of_pixels = tf.is_tensor(labels) and labels.shape.rank == 3
-        if is_of_pixels and weights.shape.rank == 1:
+        are_masks = tf.is_tensor(labels) and labels.shape.rank == 3
+        if are_masks and weights.shape.rank == 1:
             # Keras does not broadcast the weights of images to masks.
             weights = tf.broadcast_to(weights[:, None, None], tf.shape(labels))
-        return tf.nest.map_structure(fill_part, (inputs, labels, weights))
+        return tf.nest.map_structure(fill_tensor, (inputs, labels, weights))
 
     def empty_like(spec):
         return tf.zeros([0, *spec.shape[1:]], spec.dtype)

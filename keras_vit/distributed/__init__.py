@@ -1,1 +1,1 @@
-"""Predictions past one process: files in parts, Ray and Spark."""
+"""Predict many images with several processes or machines, on Ray or on Spark."""

@@ -1,7 +1,8 @@
-"""Predictions of many images in parts: Parquet files, each written once by any worker.
+"""`Job`: predictions of many images, in a directory of Parquet files that any worker can write.
 
-The images of a part and its name depend on the images and `part_size` alone. So shards on several
-machines write what one process would, and what is there need not be computed again.
+The images are divided into parts, one file per part. The images and the file name of a part depend
+on the images and `part_size` alone. So several machines can share the work, and existing parts need
+not be computed again.
 """
 
 import dataclasses
@@ -32,7 +33,7 @@ _DEPTHS = {"probabilities": 1, "logits": 1, "features": 1, "attention_distance":
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Predictions in a directory. It is pickled as its arguments, for workers that write parts.
+    """Predictions of images in a directory. A job is pickled as its arguments, for workers.
 
     Args:
         predictor: a `keras_vit.serving.Predictor`.
@@ -57,7 +58,7 @@ class Job:
         paths = (find_kind(name)[1] if is_dataset(name) else name for name in self.images)
         for folder in map(pathlib.Path, filter(None, paths)):
             if folder.is_dir() and self.output.resolve().is_relative_to(folder.resolve()):
-                # It would be a class the next time.
+                # Next time, `output` would be found as a class.
                 raise ValueError(
                     "`output` must not be in the folder of the images. "
                     f"Received: output={str(self.output)!r}, images={str(folder)!r}"
@@ -68,7 +69,7 @@ class Job:
 
     @functools.cached_property
     def rows(self):
-        """The images as `keras_vit.data.inputs.ImageRows`; each process finds them itself."""
+        """The images as `keras_vit.data.inputs.ImageRows`; each process lists them itself."""
         return find_images(self.images, self.split, self.data_dir)
 
     @property
@@ -77,10 +78,10 @@ class Job:
         return math.ceil(self.rows.num_images / self.part_size)
 
     def begin(self):
-        """Record what is predicted in a new directory, or check that a directory is of this job.
+        """Record the settings in a new directory, or compare them with an existing record.
 
         Raises:
-            ValueError: if the directory is of another job, or there are no images.
+            ValueError: if the directory belongs to another job, or there are no images.
         """
         for name in self.images:
             if not is_dataset(name) and not all(path.exists() for path in matching_paths(name)):
@@ -105,45 +106,45 @@ class Job:
             pass
 
     def path(self, part):
-        """Return the file of a part."""
+        """Return the path of the file of a part."""
         return self.output / f"part-{part:05d}-of-{self.count:05d}.parquet"
 
     def numbers(self, part):
-        """Return the range of the numbers of a part's images."""
+        """Return the numbers of the images of a part, a range."""
         start = part * self.part_size
         return range(start, min(start + self.part_size, self.rows.num_images))
 
     def of_shard(self, shard):
-        """Return the parts of a shard, `(index, count)`, which follow one another."""
+        """Return the parts of a shard, `(index, count)`, which are consecutive."""
         index, count = shard
         return range(self.count * index // count, self.count * (index + 1) // count)
 
     def missing(self, shard=(0, 1)):
-        """Return the parts of a shard that are not there, or not whole."""
-        return [part for part in self.of_shard(shard) if not self._is_there(part)]
+        """Return the parts of a shard with a missing or incomplete file."""
+        return [part for part in self.of_shard(shard) if not self._is_complete(part)]
 
-    def _is_there(self, part):
+    def _is_complete(self, part):
         try:
-            found = pyarrow.parquet.read_metadata(self.path(part))
+            metadata = pyarrow.parquet.read_metadata(self.path(part))
         except (OSError, pyarrow.ArrowException):
             return False
-        return found.num_rows == len(self.numbers(part))
+        return metadata.num_rows == len(self.numbers(part))
 
     def write(self, part, on_images=None):
-        """Predict a part and write its file.
+        """Predict the images of a part and write its file.
 
         Args:
             part: number of the part.
             on_images: as in the call of a `Predictor`.
 
         Returns:
-            `(images, broken)`: the numbers of its images, and of those that cannot be decoded.
+            `(images, broken)`: how many images the part has, and how many cannot be decoded.
         """
         numbers, types = self.numbers(part), {"id": _TEXTS}
         if self.rows.has_labels:
             types["label"] = _nested(_TEXTS, int(self.rows.is_multi_label))
-        found = self.predictor(self.rows.columns(numbers.start, numbers.stop), on_images)
-        table = to_table(found, types | output_types(self.predictor))
+        columns = self.predictor(self.rows.columns(numbers.start, numbers.stop), on_images)
+        table = to_table(columns, types | output_types(self.predictor))
         with replacing(self.path(part)) as partial:
             pyarrow.parquet.write_table(table, partial)
         return len(table), len(table) - table["error"].null_count
@@ -151,10 +152,10 @@ class Job:
 
 def output_types(predictor):
     """Return a dictionary from the columns that a predictor adds to their Arrow types."""
-    several = predictor.model.thresholds is not None
-    types = {"prediction": _nested(_TEXTS, several), "probability": _nested(_NUMBERS, several)}
-    types |= {name: _nested(_NUMBERS, depth) for name, depth in _DEPTHS.items()}
-    return {name: types[name] for name in predictor.outputs} | {"error": _TEXTS}
+    is_multi_label = predictor.model.thresholds is not None
+    types = {"prediction": (_TEXTS, is_multi_label), "probability": (_NUMBERS, is_multi_label)}
+    types |= {name: (_NUMBERS, depth) for name, depth in _DEPTHS.items()}
+    return {name: _nested(*types[name]) for name in predictor.outputs} | {"error": _TEXTS}
 
 
 def _nested(kind, depth):
@@ -162,11 +163,11 @@ def _nested(kind, depth):
 
 
 def to_table(columns, types):
-    """Return columns as a table: lists of numbers, and null for images that cannot be decoded.
+    """Convert columns to a table, with null for images that cannot be decoded.
 
     Args:
         columns: dictionary of arrays, as a `Predictor` returns them.
-        types: dictionary from all of their names to Arrow types.
+        types: dictionary from the names of all columns to Arrow types.
 
     Returns:
         A `pyarrow.Table` with the columns in the order of `types`.
@@ -185,7 +186,7 @@ def _array(values, kind, is_broken):
 
 
 def _lists(values, is_broken=None):
-    """Return an array `(rows, ...)` as lists, without a Python object for each number."""
+    """Convert an array `(rows, ...)` to Arrow lists, without a Python object per number."""
     rows, length = values.shape[:2]
     inner = values.reshape(rows * length, *values.shape[2:])
     inner = _lists(inner) if inner.ndim > 1 else pyarrow.array(inner)

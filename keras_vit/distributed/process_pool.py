@@ -1,6 +1,6 @@
-"""Parts of a job, written by this process or by several of this machine.
+"""Write parts of a job with this process, or with several processes on this machine.
 
-This module imports little, so that a worker can silence the standard error before TensorFlow.
+This module imports little: a worker silences the standard error before TensorFlow is imported.
 """
 
 import concurrent.futures
@@ -19,16 +19,15 @@ def write_parts(job, parts, processes=1, on_images=None):
     Args:
         job: a `keras_vit.distributed.batch.Job`.
         parts: list of the numbers of the parts.
-        processes: number of processes, each of which loads the model and takes its share of the
-            processor's cores.
-        on_images: function that is called with a number of images whenever so many are predicted.
+        processes: number of processes; each loads the model and uses its share of the cores.
+        on_images: function that is called with the number of images predicted since the last call.
 
     Returns:
         The number of images that cannot be decoded.
 
     Raises:
         ValueError: if the model cannot be loaded, or an argument does not fit it.
-        OSError: if a file cannot be written or a process ends; all other parts stay.
+        OSError: if a file cannot be written or a process ends; parts written before are kept.
     """
     if processes == 1:
         return sum(job.write(part, on_images)[1] for part in parts)
@@ -37,14 +36,14 @@ def write_parts(job, parts, processes=1, on_images=None):
     with concurrent.futures.ProcessPoolExecutor(processes, context, _start, arguments) as pool:
         try:
             for done in concurrent.futures.as_completed(pool.submit(_write, n) for n in parts):
-                images, found = done.result()
-                broken += found
+                images, num_broken = done.result()
+                broken += num_broken
                 if on_images is not None:
                     on_images(images)
         except concurrent.futures.process.BrokenProcessPool as error:
             raise OSError(
-                "a process ended before its part was written: it was killed, perhaps for its "
-                "memory; the same command writes the parts that are missing"
+                "a process ended before its part was written: it was killed, perhaps because it "
+                "ran out of memory; the same command writes the parts that are missing"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
@@ -54,10 +53,10 @@ def write_parts(job, parts, processes=1, on_images=None):
 def _start(job, num_threads):
     """Prepare a process of the pool."""
     global _job
-    # Ctrl-C ends the process, and not only the part that it writes.
+    # Let Ctrl-C end the process, not only the current part.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    # TensorFlow's own, and OpenMP's for PyTorch, unless the user decided.
+    # Number of threads of TensorFlow, and of OpenMP for PyTorch, unless the user has set it.
     for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(name, num_threads)
     with without_stderr():
@@ -69,6 +68,6 @@ def _write(part):
 
 
 def _end_with_the_parent():
-    # A process that is killed cannot end its pool.
+    # A killed parent cannot end its pool, so each worker waits for the parent and ends itself.
     multiprocessing.parent_process().join()
     os._exit(1)

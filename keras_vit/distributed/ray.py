@@ -5,41 +5,41 @@ import logging
 from keras_vit.core.files import absolute_path
 from keras_vit.serving.predictor import Predictor
 
-# By default Ray restarts a worker forever, also one that is killed for its memory each time.
+# By default Ray restarts a worker forever, even if it runs out of memory each time.
 _RETRIES = {"max_restarts": 3, "max_task_retries": 3}
 
 
 def predict(dataset, model, workers=2, rows=256, num_cpus=1, num_gpus=0, **settings):
     """Add the predictions of a model to a dataset of Ray.
 
-    Each worker loads the model once. Blocks are streamed: the cluster never holds all images. Ray
-    repeats the batches of a worker that ended.
+    Each worker loads the model once. Blocks are streamed, so images need not fit into the memory of
+    the cluster. If a worker ends, Ray repeats its batches.
 
     Args:
-        dataset: a `ray.data.Dataset` with one of the image columns of `Predictor`, such as those of
-            `ray.data.read_binary_files` and `ray.data.read_images`.
+        dataset: a `ray.data.Dataset` with one of the image columns of `Predictor`, as from
+            `ray.data.read_binary_files` or `ray.data.read_images`.
         model: path of the model, which all machines of the cluster must reach, or the name of a
             checkpoint.
         workers: greatest number of actors, each with one copy of the model.
         rows: images per call of a worker.
-        num_cpus: cores of a worker.
-        num_gpus: GPUs of a worker, such as 1 or 0.5.
+        num_cpus: cores per worker.
+        num_gpus: GPUs per worker, such as 1 or 0.5.
         **settings: arguments of `Predictor`, such as `outputs` and `batch_size`.
 
     Returns:
-        A `ray.data.Dataset` with the other columns, those of `outputs`, and `error`.
+        A `ray.data.Dataset` with the other columns, the columns of `outputs`, and `error`.
 
     Raises:
         ValueError: if an argument of `Predictor` is out of range.
     """
-    # Wrong settings are found here, and not in a worker.
+    # Raises an error for wrong settings here, not in a worker.
     Predictor(model, **settings)
     options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "fn_constructor_kwargs": settings}
     return _map(dataset, Predictor, absolute_path(model), rows, workers, **options)
 
 
 def _map(dataset, actor, argument, rows, workers, **options):
-    """Map batches by a pool of actors, which are made of the argument."""
+    """Map batches with a pool of actors, `actor(argument)`."""
     import ray.data
 
     return dataset.map_batches(
@@ -53,14 +53,14 @@ def _map(dataset, actor, argument, rows, workers, **options):
 
 
 def write_parts_on_ray(job, parts, workers=2, address=None, num_gpus=0):
-    """Write parts of a job on a cluster, whose machines share the directories.
+    """Write parts of a job on a cluster; its machines must share the directories of the job.
 
     Args:
         job: a `keras_vit.distributed.batch.Job`.
         parts: list of the numbers of the parts.
         workers: greatest number of actors.
         address: address of the cluster, such as `"auto"`; `None` starts one on this machine.
-        num_gpus: GPUs of a worker.
+        num_gpus: GPUs per worker.
 
     Returns:
         The number of images that cannot be decoded.
@@ -68,22 +68,22 @@ def write_parts_on_ray(job, parts, workers=2, address=None, num_gpus=0):
     Raises:
         ValueError: if the cluster has too few GPUs, the model cannot be loaded, or an argument does
             not fit it.
-        OSError: if the cluster cannot be reached, a file cannot be written, or workers end again
-            and again.
+        OSError: if the cluster cannot be reached, a file cannot be written, or workers end
+            repeatedly.
     """
     import ray.data
 
-    # One logical core more than workers, for reading.
-    local = {} if address else {"num_cpus": workers + 1, "include_dashboard": False}
-    broken, is_own = 0, not ray.is_initialized()
+    # One logical core per worker, and one for reading.
+    options = {} if address else {"num_cpus": workers + 1, "include_dashboard": False}
+    broken, starts_ray = 0, not ray.is_initialized()
     try:
-        if is_own:
-            ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **local)
-        there = ray.cluster_resources().get("GPU", 0)
-        if num_gpus > there:
-            # Ray would wait for them.
+        if starts_ray:
+            ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
+        available = ray.cluster_resources().get("GPU", 0)
+        if num_gpus > available:
+            # Ray would wait forever for more GPUs.
             raise ValueError(
-                f"`num_gpus` must be at most the {there:g} GPUs of the cluster. "
+                f"`num_gpus` must be at most the {available:g} GPUs of the cluster. "
                 f"Received: num_gpus={num_gpus:g}"
             )
         rows = [{"part": part} for part in parts]
@@ -96,17 +96,17 @@ def write_parts_on_ray(job, parts, workers=2, address=None, num_gpus=0):
         raise
     except ray.exceptions.RayError as error:
         raise OSError(
-            "the workers of Ray ended again and again, perhaps killed for their memory; the "
-            f"same command writes the parts that are missing ({type(error).__name__})"
+            "the workers of Ray ended repeatedly, perhaps because they ran out of memory; the same "
+            f"command writes the missing parts ({type(error).__name__})"
         ) from error
     finally:
-        if is_own:
+        if starts_ray:
             ray.shutdown()
     return broken
 
 
 class _Writer:
-    """What an actor does: write the part of a row."""
+    """Write the part of a row, in an actor."""
 
     def __init__(self, job):
         self._job = job
@@ -115,6 +115,6 @@ class _Writer:
         (part,) = batch["part"].tolist()
         try:
             return {"broken": [self._job.write(part)[1]], "problem": [""]}
-        # Ray would hide the message of an error in its own.
+        # Ray would bury the message of an error in its own message.
         except (ValueError, OSError, ImportError) as error:
             return {"broken": [0], "problem": [str(error)]}

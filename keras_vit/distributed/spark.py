@@ -7,19 +7,19 @@ from keras_vit.serving.predictor import Predictor
 def predict(dataframe, model, **settings):
     """Add the predictions of a model to a data frame of Spark.
 
-    Each of Spark's Python workers loads the model once. The number of rows in a call of a worker is
-    `spark.sql.execution.arrow.maxRecordsPerBatch`, and images have kilobytes: 256 is more sensible
-    than its default.
+    Each of Spark's Python workers loads the model once. The number of rows per call of a worker is
+    `spark.sql.execution.arrow.maxRecordsPerBatch`; for images, 256 is better than its large
+    default.
 
     Args:
         dataframe: a `pyspark.sql.DataFrame` with one of the image columns of
-            `keras_vit.serving.Predictor`, such as that of `spark.read.format("binaryFile")`.
+            `keras_vit.serving.Predictor`, as from `spark.read.format("binaryFile")`.
         model: path of the model, which all machines of the cluster must reach, or the name of a
             checkpoint.
         **settings: arguments of `Predictor`, such as `outputs` and `batch_size`.
 
     Returns:
-        A `pyspark.sql.DataFrame` with the other columns, those of `outputs`, and `error`.
+        A `pyspark.sql.DataFrame` with the other columns, the columns of `outputs`, and `error`.
 
     Raises:
         ValueError: if an argument of `Predictor` is out of range or the model cannot be loaded.
@@ -36,8 +36,8 @@ def predict(dataframe, model, **settings):
 
     def predict_frames(frames):
         for frame in frames:
-            found = predictor({name: frame[name].to_numpy() for name in frame})
-            lists = {name: _as_objects(found[name], found["error"]) for name in added}
+            columns = predictor({name: frame[name].to_numpy() for name in frame})
+            lists = {name: _as_objects(columns[name], columns["error"]) for name in added}
             yield pd.DataFrame({**{field.name: frame[field.name] for field in kept}, **lists})
 
     return dataframe.mapInPandas(predict_frames, StructType([*kept, *fields]))
@@ -45,7 +45,7 @@ def predict(dataframe, model, **settings):
 
 def _as_objects(values, errors):
     """Return a list, with `None` for the images that cannot be decoded."""
-    listed = values.tolist()
+    rows = values.tolist()
     if values.dtype == object:
-        return listed
-    return [one if error is None else None for one, error in zip(listed, errors, strict=True)]
+        return rows
+    return [row if error is None else None for row, error in zip(rows, errors, strict=True)]

@@ -1,4 +1,4 @@
-"""Evaluation: accuracy, few-shot accuracy of features, and the costs of models."""
+"""Evaluation: accuracy, few-shot accuracy of features, segmentation, and the costs of models."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Accuracy on a labelled dataset, also by several processes with a share of the images each."""
+"""Predictions and accuracy on a labelled dataset, by one process or by several JAX processes."""
 
 import dataclasses
 import functools
@@ -24,17 +24,17 @@ from keras_vit.models.structure import check_classifier, has_zero_head, warn_of_
 class Predictions:
     """The predictions of a model for each image of a dataset: arrays `(images,)`.
 
-    `labels` and `losses` are `None` if images may have several labels.
+    For a multi-label dataset, `labels` and `losses` are `None`.
 
     Args:
         class_names: names of the classes.
         predicted: int32, the class with the greatest logit.
-        probabilities: float32, the softmax of that logit.
-        is_right: whether `predicted` is the image's class, or one of several.
-        labels: int32, the image's class.
+        probabilities: float32, the softmax of the greatest logit.
+        is_right: whether `predicted` is the label of the image, or one of its labels.
+        labels: int32, the label of the image.
         losses: float32, the cross-entropy.
-        is_in_top_5: whether the image's class, or one of several, is among the five with the
-            greatest logits; `None` if it was not computed.
+        is_in_top_5: whether a label of the image is among the classes with the five greatest
+            logits; `None` if not computed.
 
     Example:
     >>> multi_label = Predictions(
@@ -72,24 +72,24 @@ class Predictions:
 def evaluate(model: keras.Model, dataset: Any) -> dict:
     """Return the accuracy and other metrics of a classifier on a dataset.
 
-    Arguments and errors are those of `predictions`.
+    Arguments and errors are as in `predictions`.
 
     Returns:
-        A dictionary: `images` (without those that were skipped), `loss`, `accuracy` (top-1), with
-        more than five classes `top_5_accuracy`, and `calibration_error` (see
-        `keras_vit.evaluation.metrics.expected_calibration_error`). If images have several labels,
-        as in ImageNet-ReaL: `images`, without those that have no label, `accuracy`, the share whose
-        prediction is among the labels, and with more than five classes `top_5_accuracy`, the share
-        with a label among the five greatest logits.
+        A dictionary: `images` (without skipped images), `loss`, `accuracy` (top-1),
+        `top_5_accuracy` if there are more than five classes, and `calibration_error` (see
+        `keras_vit.evaluation.metrics.expected_calibration_error`). For a multi-label dataset, such
+        as ImageNet-ReaL: `images` (only images with a label), `accuracy`, the share of images whose
+        prediction is among the labels, and, if there are more than five classes, `top_5_accuracy`,
+        the share of images with a label among the five greatest logits.
     """
     return predictions(model, dataset).summary()
 
 
 def predictions(model: keras.Model, dataset: Any) -> Predictions:
-    """Return the predictions of a classifier for a dataset, in one pass over it.
+    """Return the predictions of a classifier for a dataset, in one pass.
 
-    A process among several that reads its share of the dataset, `load(..., shard=(index, count))`
-    with its own index among all of them, gets the predictions of all shares. Each process must call
+    If several processes each read their own share of the dataset, `load(..., shard=(index, count))`
+    with the index of the process, each gets the predictions of all shares. All processes must call
     this function.
 
     Args:
@@ -97,9 +97,9 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
         dataset: a dataset of `keras_vit.data.load`, or its `info.dataset`.
 
     Returns:
-        `Predictions`, an entry for each image, in the order of the dataset, and of the processes'
-        indices. If images may have several labels, those without any are left out. A model with
-        `thresholds` has `LabelPredictions` of all images instead.
+        `Predictions` with one entry per image, in the order of the dataset, or of the processes and
+        their shares. In a multi-label dataset, images without labels are left out. For a model with
+        `thresholds`, `LabelPredictions` of all images.
 
     Raises:
         ValueError: if the model and the dataset have different numbers of classes, the model does
@@ -114,15 +114,15 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
         )
     if has_zero_head(model):
         warn_of_zero_head(num_classes)
-    judge = _judge if thresholds is None else _keep
-    parts = [judge(logits, labels) for logits, labels in _logits_and_labels(model, batches)]
+    columns_of = _prediction_columns if thresholds is None else _logits_columns
+    parts = [columns_of(logits, labels) for logits, labels in _logits_and_labels(model, batches)]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     if batches.info.dataset.shard == process():
         columns = gather(columns)
     if thresholds is not None:
         return LabelPredictions(class_names, thresholds, **columns)
     if is_wrong := np.isnan(columns["probabilities"]).sum():
-        # Their predictions would be class 0.
+        # Without this error, such images would be predicted as class 0.
         raise ValueError(
             "`model` must return finite logits. "
             f"Received: {is_wrong} of {len(columns['predicted'])} images without"
@@ -131,10 +131,10 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
 
 
 def as_batches(dataset):
-    """Return the batches of a dataset of `load`, of which `info.dataset` is enough.
+    """Return the batches of a dataset of `load`, or of its `info.dataset`.
 
     Raises:
-        ValueError: if they have no end.
+        ValueError: if the dataset is repeated.
     """
     batches = dataset.batches() if isinstance(dataset, Dataset) else dataset
     if batches.info.dataset.repeat:
@@ -146,10 +146,10 @@ def as_batches(dataset):
 
 
 def check_same_classes(model_names, data_names, must_be_equal):
-    """Check that a model and a dataset mean the same classes by the same numbers.
+    """Raise `ValueError` unless a model and a dataset have the same classes in the same order.
 
-    All synsets of ImageNet mean the same as its words. Other projects may spell the names
-    differently: unless they `must_be_equal`, a warning is logged if they differ.
+    A synset of ImageNet is the same as its name. Other projects may spell names differently: if
+    names differ and need not be equal (`must_be_equal`), a warning is logged.
     """
     model_names, data_names = as_words(model_names), as_words(data_names)
     pairs = zip(model_names, data_names, strict=False)
@@ -161,7 +161,7 @@ def check_same_classes(model_names, data_names, must_be_equal):
             f"{model_names!r:.500}, in this order. "
             f"Received: {len(data_names)} classes, {data_names!r:.500}"
         )
-    # Synsets have no other names to compare.
+    # If the dataset has synsets, names cannot be compared.
     if different and not all(re.fullmatch(r"n\d{8}", name) for name in data_names):
         logging.getLogger("keras_vit").warning(
             "classes of different names are compared by their order: %r is %r", *different[0]
@@ -169,17 +169,17 @@ def check_same_classes(model_names, data_names, must_be_equal):
 
 
 def logits_function(model):
-    """Return a function from images to logits that a process can call by itself.
+    """Return a function from images to logits that a process can call independently of others.
 
-    Only the JAX backend has several processes. Each computes on its own device, so that batches
-    need not have one size, and must have the whole model, as after `data_parallel` training and
-    after loading.
+    Only the JAX backend has several processes. Each process computes on its own device, so batches
+    may have different sizes. Each process must have the whole model, as after loading or after
+    `data_parallel` training.
     """
     if process()[1] == 1:
         return for_inference(model).predict_on_batch
     import jax
 
-    # All processes must compute at once with an array that they share; this part of it is on a
+    # All processes would have to compute with a shared array at the same time. Take the copy on a
     # device of this process.
     groups = model.trainable_variables, model.non_trainable_variables
     variables = [[variable.value.addressable_data(0) for variable in group] for group in groups]
@@ -187,7 +187,7 @@ def logits_function(model):
 
 
 def stateless_outputs(model):
-    """Return a function from the variables of a model, and images, to its outputs."""
+    """Return a function from the variables of a model and images to the outputs of the model."""
 
     def outputs_of(variables, images):
         outputs, _ = model.stateless_call(*variables, images, training=False)
@@ -197,10 +197,10 @@ def stateless_outputs(model):
 
 
 def gather(columns):
-    """Concatenate the arrays of all processes in their order; each must call this function.
+    """Concatenate the arrays of all processes in their order. All processes must call this.
 
-    `columns` is a dictionary of arrays of one length, which may differ between processes, with at
-    most 32 bits per number.
+    `columns` is a dictionary of arrays of equal length, with at most 32 bits per number. The length
+    may differ between processes.
     """
     if process()[1] == 1:
         return columns
@@ -229,36 +229,36 @@ def _logits_and_labels(model, batches):
     )
     with explaining_errors(batches):
         for images, labels in progress:
-            # A smaller batch is filled up: JAX would compile again for it, and several devices
-            # could not share it.
+            # Smaller batches are filled up, because JAX would compile again for another size, and
+            # several devices could not divide it.
             size = max(size, len(images))
             logits = predict(np.resize(images, (size, *images.shape[1:])))
             yield np.asarray(logits, "float64")[: len(images)], labels
 
 
-def _keep(logits, labels):
+def _logits_columns(logits, labels):
     """Return the columns of `LabelPredictions` for a batch."""
     return {"logits": logits.astype("float32"), "labels": labels > 0}
 
 
-def _judge(logits, labels):
-    """Return the columns of `Predictions` for a batch, in the types that `gather` keeps."""
-    has_several = labels.ndim == 2
-    if has_several:
+def _prediction_columns(logits, labels):
+    """Return the columns of `Predictions` for a batch, in types that `gather` supports."""
+    is_multi_label = labels.ndim == 2
+    if is_multi_label:
         has_label = (labels > 0).any(axis=-1)
         logits, labels = logits[has_label], labels[has_label]
-    # Stable: among equal logits the first counts as the greatest, as in `argmax`.
-    five = np.argsort(-logits, axis=-1, kind="stable")[:, :5]
-    is_own = np.take_along_axis(labels, five, -1) > 0 if has_several else five == labels[:, None]
-    predicted, images = five[:, 0], np.arange(len(logits))
+    # A stable sort takes the first of equal logits as the greatest, as `argmax` does.
+    top_5 = np.argsort(-logits, axis=-1, kind="stable")[:, :5]
+    hits = np.take_along_axis(labels, top_5, -1) > 0 if is_multi_label else top_5 == labels[:, None]
+    predicted, images = top_5[:, 0], np.arange(len(logits))
     log_probabilities = scipy.special.log_softmax(logits, axis=-1)
     columns = {
         "predicted": predicted.astype("int32"),
         "probabilities": np.exp(log_probabilities[images, predicted]).astype("float32"),
-        "is_right": is_own[:, 0],
-        "is_in_top_5": is_own.any(axis=-1),
+        "is_right": hits[:, 0],
+        "is_in_top_5": hits.any(axis=-1),
     }
-    if has_several:
+    if is_multi_label:
         return columns
     losses = -log_probabilities[images, labels].astype("float32")
     return {**columns, "labels": labels.astype("int32"), "losses": losses}

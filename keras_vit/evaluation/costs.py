@@ -1,4 +1,4 @@
-"""Parameters, floating-point operations and activations of a model, from its options alone."""
+"""Count parameters, floating-point operations and activations of a model from its options."""
 
 import math
 
@@ -13,7 +13,7 @@ def count_parameters(
     """Count the parameters of a model with a linear head.
 
     Args:
-        variant: a row of `keras_vit.list_variants()`, also with another `pooling` or
+        variant: a row of `keras_vit.list_variants()`, perhaps with another `pooling`,
             `position_embedding`, `position_placement` or `axial`. Everything else is counted as in
             the paper's models.
         num_classes: classes of the head; 0 for none.
@@ -51,15 +51,15 @@ def count_flops(
 ) -> int:
     """Count the floating-point operations of one image's forward pass.
 
-    A multiplication and an addition are two operations. Only matrix products and convolutions are
-    counted; the rest is 0.4 % of ViT-B/16 and 2 % of BiT-R50x1.
+    A multiplication and an addition count as two operations. Only matrix products and convolutions
+    are counted; the rest is 0.4 % for ViT-B/16 and 2 % for BiT-R50x1.
 
     Args:
         variant: as in `count_parameters`.
         num_classes: classes of the head; 0 for none.
         image_size: int or `(height, width)`, in pixels.
-        with_padding: whether to count products with the zeros around a map, 4 % of a ResNet's.
-            TensorFlow's profiler counts them, XLA does not.
+        with_padding: whether to count products with the zero padding of feature maps, 4 % of all in
+            a ResNet. TensorFlow's profiler counts them, XLA does not.
 
     Returns:
         An integer.
@@ -86,9 +86,9 @@ def count_flops(
 def count_training_exaflops(variant, num_examples, epochs, num_classes=1000, image_size=224):
     """Count the compute of a training run, in exaFLOPs (10^18 floating-point operations).
 
-    The backward pass has two products for each one of the forward pass, by the inputs and by the
-    weights, so that a step costs three forward passes. Products with the zeros around a map are not
-    counted, as the paper's figures are without them: section 4.4 and table 6 (arXiv 2010.11929).
+    For each product in the forward pass, the backward pass has two, for the gradients of inputs and
+    of weights, so a step costs three forward passes. Products with zero padding are not counted, as
+    in section 4.4 and table 6 of the paper (arXiv 2010.11929).
     """
     forward = count_flops(variant, num_classes, image_size, with_padding=False)
     return 3 * forward * num_examples * epochs / 1e18
@@ -99,19 +99,18 @@ def count_activations(
 ) -> int:
     """Count the numbers that the backward pass of one image needs from the forward pass.
 
-    They are the inputs of products, norms, GELUs and ReLUs, and the outputs of fused attention,
-    without dropout: the least that is needed, and as much as PyTorch's own operations keep. XLA
-    computes a part of them again. More is kept where norms and GELUs are made of several
-    operations: 1.8 times as much for a ViT by TensorFlow without XLA, which keeps the attention
-    scores too, and 1.25 to 1.6 times for hybrids and ResNets by Keras on torch. Dropout adds a
-    third. Weights, gradients and the optimizer's state come on top: 16 bytes per parameter for
-    AdamW in float32.
+    Counted are the inputs of products, norms, GELUs and ReLUs, and the outputs of fused attention,
+    without dropout. This is the minimum, and as much as PyTorch's own operations keep; XLA
+    recomputes a part. Backends with norms and GELUs of several operations keep more: for a ViT, 1.8
+    times as much by TensorFlow without XLA, which also keeps the attention scores; for hybrids and
+    ResNets, 1.25 to 1.6 times as much by Keras on torch. Dropout adds a third. Weights, gradients
+    and the optimizer's state are not counted: 16 bytes per parameter for AdamW in float32.
 
     Args:
         variant: as in `count_parameters`.
         image_size: int or `(height, width)`, in pixels.
-        remat: whether Transformer blocks keep their inputs alone, and compute the rest again, one
-            block at a time.
+        remat: whether Transformer blocks keep only their inputs, and recompute the rest, one block
+            at a time.
 
     Returns:
         An integer; numbers have 4 bytes in float32 and 2 in bfloat16.
@@ -130,8 +129,7 @@ def count_activations(
         return maps
     width, hidden, tokens = row.embedding_dim, row.mlp_dim, _num_tokens(row)
     # Two residual inputs, their norms, queries, keys, values and the output of attention; in the
-    # MLP the input and the output of GELU.
-    # With a gate, the MLP also keeps the gate and the product.
+    # MLP the input and the output of GELU, and, if it is gated, the gate and the product.
     block = tokens * (8 * width + (4 if row.gated_mlp else 2) * hidden)
     if row.position_embedding == "relative":
         # The bias of the attention, and its output with the heads side by side.
@@ -147,13 +145,13 @@ def count_activations(
 
 
 def products_of(size, side, side_out, stride):
-    """Count the products of a kernel along one side of a map, without those with the padding."""
+    """Count the products of a kernel along one side of a map, without products with padding."""
     places = np.arange(side_out)[:, None] * stride + np.arange(size) - (size - 1) // 2
     return int(((places >= 0) & (places < side)).sum())
 
 
 def _dense(row, num_classes):
-    """Yield `(positions, channels in, channels out)` of the dense layers and the embedding."""
+    """Yield `(positions, channels in, channels out)` of dense layers and the patch embedding."""
     if is_resnet(row):
         yield 1, _out_channels(row), num_classes
         return
@@ -166,29 +164,29 @@ def _dense(row, num_classes):
         yield from [(tokens, width, hidden)] * (2 if row.gated_mlp else 1)
         yield tokens, hidden, width
     if row.pooling == "map":
-        # A probe with an MLP; keys and values are those of the patches.
+        # One probe attends to the patches (query and output, keys and values), and has an MLP.
         yield from [(1, width, width), (patches, width, width)] * 2
         yield from [(1, width, hidden), (1, hidden, width)]
     yield 1, _pooled_width(row), num_classes
 
 
 def _attention_products(row):
-    """Count the multiplications of queries by keys, and of the weights by values."""
+    """Count the multiplications of queries by keys, and of attention weights by values."""
     width, patches, tokens = row.embedding_dim, math.prod(row.grid), _num_tokens(row)
     # A token attends to its column and its row, or to all tokens.
     block = 2 * tokens * width * (sum(row.grid) if row.axial else tokens)
     if row.position_embedding == "relative":
-        # Each query by the embeddings of all offsets, and a row of zeros.
+        # Each query is multiplied by the embeddings of all offsets, and by a row of zeros.
         block += 2 * patches * width * patches
     return row.depth * block + (2 * patches * width if row.pooling == "map" else 0)
 
 
 def _embeddings(row):
-    """Count the numbers of a ViT's tokens before the patches, positions and probe."""
+    """Count the parameters of a ViT's prefix tokens, position embeddings and probe."""
     width, (rows, columns) = row.embedding_dim, row.grid
     learned = width * (row.num_prefix_tokens + (row.pooling == "map"))
     if row.position_embedding == "relative":
-        # Heads share an embedding per offset.
+        # All heads share one embedding per offset.
         return learned + row.depth * (2 * rows * columns - 1) * (width // row.num_heads)
     tokens = rows * columns + row.has_class_token
     table = {"learned": tokens * width, "learned2d": (rows + columns) * (width // 2)}
@@ -197,20 +195,20 @@ def _embeddings(row):
 
 
 def _kept_maps(row):
-    """Count what a ResNet keeps for the backward pass; 0 for a plain ViT."""
+    """Count the numbers that a ResNet keeps for the backward pass; 0 for a plain ViT."""
     stages, width = _resnet_of(row)
     if stages is None:
         return 0
     is_v2 = is_resnet(row)
-    _, *others = _convolutions(row)
-    # The output of the root; in a hybrid that of its ReLU, too.
+    _, *units = _convolutions(row)
+    # The output of the root convolution, and in a hybrid also the output of its ReLU.
     kept = (1 if is_v2 else 2) * width * _pixels(row, 2)
-    for _, i, o, before, stride, is_projection in others:
+    for _, i, o, before, stride, is_projection in units:
         # A projection has the same input as the first convolution of its unit. BiT keeps the inputs
-        # of norms and of convolutions, a hybrid the inputs and outputs of convolutions.
+        # of norms and of convolutions, a hybrid keeps the inputs and outputs of convolutions.
         inputs = 0 if is_projection else i * _pixels(row, before)
         kept += 2 * inputs if is_v2 else inputs + o * _pixels(row, stride)
-    # The last map; BiT's is normalized and pooled.
+    # The last map. In BiT, it is also normalized and pooled.
     channels = _out_channels(row)
     last = channels * _pixels(row, resnet_stride(stages))
     return kept + (2 * last + channels if is_v2 else last)
@@ -219,8 +217,8 @@ def _kept_maps(row):
 def _convolutions(row):
     """Yield the convolutions of a row's ResNet, the root first; none for a plain ViT.
 
-    Each is `(kernel size, channels in, channels out, stride in, stride out, is_projection)`. A
-    projection is the last of its unit; the strides are those of its maps relative to the image.
+    Each is `(kernel size, channels in, channels out, stride in, stride out, is_projection)`. The
+    strides are relative to the image. A projection comes last in its unit.
     """
     stages, width = _resnet_of(row)
     if stages is None:
@@ -239,12 +237,12 @@ def _convolutions(row):
 
 
 def _resnet_of(row):
-    """Return the stages and the width of a row's ResNet; the stages of a plain ViT are `None`."""
+    """Return the stages and the width of a row's ResNet; the stages are `None` for a plain ViT."""
     return (row.stages, row.width) if is_resnet(row) else (row.resnet_stages, row.resnet_width)
 
 
 def _out_channels(row):
-    """Return the channels after the last stage; 3, those of the image, for a plain ViT."""
+    """Return the channels after the last stage; for a plain ViT 3, the channels of the image."""
     stages, width = _resnet_of(row)
     if stages is None:
         return 3
@@ -252,7 +250,7 @@ def _out_channels(row):
 
 
 def _pooled_width(row):
-    """Return the size of what is pooled: with `token_gap` two vectors side by side."""
+    """Return the size of the pooled vector; `token_gap` concatenates two vectors."""
     return row.embedding_dim * (2 if row.pooling == "token_gap" else 1)
 
 
@@ -261,7 +259,7 @@ def _num_tokens(row):
 
 
 def _sides(row, stride):
-    """Return the sides of a map; strides round up."""
+    """Return the sides of a map at a stride, rounded up."""
     return [-(-side // stride) for side in row.image_size]
 
 

@@ -1,4 +1,4 @@
-"""Features of whole datasets, and the cache that they are kept in."""
+"""Compute the features of whole datasets, and keep them in a cache directory."""
 
 import contextlib
 import hashlib
@@ -24,17 +24,17 @@ from keras_vit.version import __version__
 
 
 def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Compute a model's representation of each image of a dataset.
+    """Compute a model's representation of each image of a dataset, with a progress bar.
 
-    Shows a progress bar. An image that is skipped has neither features nor a label.
+    Skipped images have neither features nor a label.
 
     Args:
-        model: a model of this package, built, tuned or reloaded.
+        model: a model of this package, new, fine-tuned or loaded.
         dataset: a dataset of `keras_vit.data.load`, or its `info.dataset`.
 
     Returns:
-        `(features, labels)`: float32 `(images, width)`, the representation that the head sees
-        (after `pre_logits`, if there is one), and the labels, int32 `(images,)` if images have one.
+        `(features, labels)`: the representation before the head (after `pre_logits`, if there is
+        one), float32 `(images, width)`; and the labels, int32 `(images,)` unless multi-label.
 
     Raises:
         ValueError: if the model does not map an image to a vector, the dataset is repeated, or too
@@ -53,11 +53,11 @@ def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.n
 def split_features(model, name, split, batch_size=32, cache=None, **options):
     """Return features, labels and class names of a split, from a cache directory if one is given.
 
-    The other options are those of `keras_vit.data.load`.
+    The other options are as in `keras_vit.data.load`.
 
-    A file of the cache has a digest of all that the features depend on: weights and configuration
-    of the model, `Source.digest` of the images and labels, the preprocessing, and the versions. It
-    is used as long as none of these have changed.
+    A file of the cache records a digest of everything that the features depend on: weights and
+    configuration of the model, `Source.digest` of the images and labels, the preprocessing, and
+    versions of packages. The file is used as long as the digest is the same.
     """
     extractor, image_size = feature_extractor(model), model.input_shape[1:3]
     spec = WHOLE_IMAGE if options.get("central_crop_from") else image_spec_of(model)
@@ -65,36 +65,36 @@ def split_features(model, name, split, batch_size=32, cache=None, **options):
     if cache is None:
         return *_extract(extractor, batches), batches.class_names
     cache = pathlib.Path(cache).expanduser()
-    # An error shows before an hour of computing features.
+    # Raises an error before features are computed, which may take an hour.
     cache.mkdir(parents=True, exist_ok=True)
     dataset, count = batches.info.dataset, batches.info.num_examples
     order = dataset.training, dataset.seed
     key = _key(extractor, dataset.examples.digest(), dataset.maker, dataset.max_skipped, order)
-    # The name is for people; the digest identifies the features.
+    # The words are for people; the key identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")
     path = cache / f"{words}-{key[:16]}.npz"
-    found = _read(path, key)
-    if found is None:
-        found = _extract(extractor, batches)
-        _write(path, key, *found)
-    elif len(found[1]) < count:
+    arrays = _read(path, key)
+    if arrays is None:
+        arrays = _extract(extractor, batches)
+        _write(path, key, *arrays)
+    elif len(arrays[1]) < count:
         text = "%d of %d images were skipped when the features in %s were computed"
-        logging.getLogger("keras_vit").warning(text, count - len(found[1]), count, path)
-    return *found, batches.class_names
+        logging.getLogger("keras_vit").warning(text, count - len(arrays[1]), count, path)
+    return *arrays, batches.class_names
 
 
 def _extract(extractor, batches):
-    found = compute_features(batches, for_inference(extractor).predict_on_batch)
+    features, labels = compute_features(batches, for_inference(extractor).predict_on_batch)
     if len(batches.info.skipped):
         logging.getLogger("keras_vit").warning("%s", batches.info.skipped)
-    return found
+    return features, labels
 
 
 def _key(extractor, *settings):
     model = hashlib.sha256(extractor.to_json().encode())
     for weight in extractor.weights:
         model.update(ops.convert_to_numpy(weight).tobytes())
-    # TensorFlow decodes and resizes the images.
+    # TensorFlow decodes and resizes the images on every backend.
     tensorflow = importlib.metadata.version("tensorflow")
     versions = (__version__, keras.__version__, tensorflow, keras.backend.backend())
     settings = (model.hexdigest(), *settings)
@@ -102,18 +102,18 @@ def _key(extractor, *settings):
 
 
 def _read(path, key):
-    """Return features and labels of a file, or `None` if it is missing, damaged or does not fit."""
+    """Read features and labels; return `None` if the file is missing, damaged or does not fit."""
     log = logging.getLogger("keras_vit")
     if not path.exists():
         return None
-    # Errors of damaged files have many types.
+    # Damaged files raise many types of errors.
     with contextlib.suppress(Exception):
         arrays = read_npz(path)
         if str(arrays["digest"]) == key:
-            found = arrays["features"], arrays["labels"]
-            log.info("features of %d images are taken from %s", len(found[1]), path)
-            return found
-    log.warning("%s is damaged or of something else; its features are computed again", path)
+            features, labels = arrays["features"], arrays["labels"]
+            log.info("features of %d images are taken from %s", len(labels), path)
+            return features, labels
+    log.warning("%s is damaged or has other contents; its features are computed again", path)
     return None
 
 
@@ -122,5 +122,5 @@ def _write(path, key, features, labels):
         with replacing(path) as partial:
             np.savez(partial, features=features, labels=labels, digest=np.array(key))
     except OSError as error:
-        # The features are returned, and only missing next time.
+        # This is no failure: the features are returned, and computed again next time.
         logging.getLogger("keras_vit").warning("features are not kept: %s", error)

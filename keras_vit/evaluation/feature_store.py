@@ -1,4 +1,4 @@
-"""Features that `keras-vit predict --outputs features` wrote: read, compared and searched."""
+"""Read, compare and search the features that `keras-vit predict --outputs features` wrote."""
 
 import dataclasses
 import importlib.util
@@ -7,6 +7,8 @@ import logging
 import pathlib
 
 import numpy as np
+import pyarrow.compute
+import pyarrow.dataset
 
 from keras_vit.core.arguments import as_objects
 from keras_vit.data.inputs import PREDICTIONS_RECORD, find_images
@@ -23,9 +25,9 @@ class FeatureStore:
     Args:
         ids: object array of the ids of the images that could be decoded.
         features: float32 array `(images, width)`.
-        labels: object array of the names of their classes, or `None`.
-        record: dictionary of what was computed: `model`, `digest_of_model`, `images`, `split` and
-            more.
+        labels: object array of the class names of the images, or `None`.
+        record: dictionary of the recorded settings: `model`, `digest_of_model`, `images`, `split`
+            and others.
     """
 
     ids: np.ndarray
@@ -38,12 +40,12 @@ class FeatureStore:
         return nearest(self.features, queries, count)
 
     def images(self):
-        """Return the images as `ImageRows`; they must not have changed."""
+        """Return the images as `ImageRows`; raise `ValueError` if they have changed."""
         images = find_images(*(self.record[name] for name in ("images", "split", "data_dir")))
         if images.digest() != self.record["digest_of_images"]:
             raise ValueError(
-                "The images must be those of the features to be drawn. "
-                f"Received: {self.record['images']}, which have changed since they were computed"
+                "The images to draw must be the same as when their features were computed. "
+                f"Received: {self.record['images']}, which have changed since"
             )
         return images
 
@@ -60,11 +62,11 @@ def read_features(folder):
         folder: directory that `keras-vit predict MODEL DATA --output DIR --outputs features` wrote.
 
     Returns:
-        A `FeatureStore`, without the images that could not be decoded, whose number is logged.
+        A `FeatureStore` of the images that could be decoded; the number of others is logged.
 
     Raises:
         ValueError: if rows are missing.
-        OSError: if it is not such a directory.
+        OSError: if `folder` is not such a directory.
 
     Example:
     >>> from keras_vit.distributed.batch import Job
@@ -77,9 +79,6 @@ def read_features(folder):
     >>> read_features(tmp_path / "features").features.shape
     (359, 192)
     """
-    import pyarrow.compute
-    import pyarrow.dataset
-
     folder = pathlib.Path(folder).expanduser()
     record = json.loads((folder / PREDICTIONS_RECORD).read_text(encoding="utf-8"))
     dataset = pyarrow.dataset.dataset(folder, format="parquet")
@@ -90,37 +89,37 @@ def read_features(folder):
             f"All {record['num_images']} images must have a row: run the command again. "
             f"Received: {str(folder)!r} with {len(table)} rows"
         )
-    sound = table.filter(pyarrow.compute.is_null(table["error"]))
-    if len(sound) < len(table):
+    decoded = table.filter(pyarrow.compute.is_null(table["error"]))
+    if len(decoded) < len(table):
         logging.getLogger("keras_vit").warning(
             "%d of %d images in %s have no features, because they cannot be decoded",
-            len(table) - len(sound),
+            len(table) - len(decoded),
             len(table),
             folder,
         )
-    flat = np.concatenate([part.flatten().to_numpy() for part in sound["features"].chunks])
-    ids = as_objects(sound["id"].to_pylist())
-    labels = as_objects(sound["label"].to_pylist()) if label else None
+    flat = np.concatenate([chunk.flatten().to_numpy() for chunk in decoded["features"].chunks])
+    ids = as_objects(decoded["id"].to_pylist())
+    labels = as_objects(decoded["label"].to_pylist()) if label else None
     return FeatureStore(ids, flat.reshape(len(ids), -1), labels, record)
 
 
 def evaluate_stores(train, test, shots=None, seeds=SEEDS, method="least-squares", l2=None):
-    """Return the accuracy of the features of one store on those of another.
+    """Return the few-shot accuracy of classifiers of the features of one store on another store.
 
     Args:
-        train: `FeatureStore` of the images to learn from, with one class each.
-        test: `FeatureStore` of the images that are classified, of the same model.
-        shots: as in `keras_vit.evaluation.fewshot_accuracies`, and so are the others.
-        seeds: seeds of the choice of images.
-        method: the classifier.
-        l2: weight of the squared parameters.
+        train: `FeatureStore` of the images to learn from, with one class per image.
+        test: `FeatureStore` of the images to classify, of the same model.
+        shots: as in `keras_vit.evaluation.fewshot_accuracies`.
+        seeds: as in `keras_vit.evaluation.fewshot_accuracies`.
+        method: as in `keras_vit.evaluation.fewshot_accuracies`.
+        l2: as in `keras_vit.evaluation.fewshot_accuracies`.
 
     Returns:
         A dictionary from `(shots, seed)` to the accuracy.
 
     Raises:
-        ValueError: if the stores are of two models or have images in common, or the second has a
-            class that the first lacks.
+        ValueError: if the stores are of different models or have common images, or `test` has a
+            class that `train` lacks.
     """
     check_same_model(train, test)
     common = set(train.ids) & set(test.ids)
@@ -138,7 +137,7 @@ def evaluate_stores(train, test, shots=None, seeds=SEEDS, method="least-squares"
 
 
 def check_same_model(*stores):
-    """Raise `ValueError` unless the features of all stores are of one model and setting."""
+    """Raise `ValueError` unless all stores have the same model, type and image size."""
     records = [
         [store.record.get(name) for name in ("digest_of_model", "dtype", "image_size")]
         for store in stores
@@ -147,12 +146,12 @@ def check_same_model(*stores):
         models = ", ".join(str(store.record.get("model")) for store in stores)
         raise ValueError(
             "Features must be of the same model, type and image size to be compared. "
-            f"Received: those of {models}"
+            f"Received: features of {models}"
         )
 
 
 def _class_names(train, test):
-    """Return the names of the classes of both, in the order of the dataset if it is the same."""
+    """Return the class names: in the recorded order if both stores have the same, else sorted."""
     known = set(train.labels)
     if unknown := sorted(set(test.labels) - known):
         raise ValueError(
@@ -171,7 +170,7 @@ def nearest(features, queries, count=5):
     Args:
         features: float array `(images, width)`.
         queries: float array `(queries, width)`.
-        count: number of images for each query; fewer if there are not so many.
+        count: number of images per query, at most the number of features.
 
     Returns:
         `(indices, similarities)`: int64 and float32 arrays `(queries, count)`, the most similar
@@ -194,14 +193,14 @@ def nearest(features, queries, count=5):
         index.add(features)
         similarities, indices = index.search(queries, count)
         return indices, similarities
-    found, step = [], max(1, _PAIRS // len(features))
+    chunks, step = [], max(1, _PAIRS // len(features))
     for start in range(0, len(queries), step):
         scores = queries[start : start + step] @ features.T
         best = np.argpartition(scores, -count, axis=1)[:, -count:]
         similarities = np.take_along_axis(scores, best, 1)
         order = np.argsort(-similarities, axis=1, kind="stable")
-        found.append([np.take_along_axis(array, order, 1) for array in (best, similarities)])
-    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+        chunks.append([np.take_along_axis(array, order, 1) for array in (best, similarities)])
+    return tuple(np.concatenate(columns) for columns in zip(*chunks, strict=True))
 
 
 def _normalized(name, vectors):
@@ -217,13 +216,13 @@ class SimilarImages:
     """The result of `find_similar`.
 
     Args:
-        pairs: tuples `(similarity, id, other, other_id)`: the index of the set of the other image
-            and its id; the most similar first.
+        pairs: tuples `(similarity, id, set, other_id)`, the most similar first; `set` is the index
+            of the set that contains the other image.
     """
 
     pairs: tuple[tuple[float, str, int, str], ...]
 
-    # Why the images are left out, after "images that".
+    # Completes "images that ..." in the file of ids.
     reason = "are in a test set"
 
     @property
@@ -233,11 +232,11 @@ class SimilarImages:
 
 
 def find_similar(store, others, min_similarity):
-    """Find for each image the most similar one of other sets, if it is similar enough.
+    """Find for each image the most similar image of other sets, if it is similar enough.
 
     Args:
-        store: `FeatureStore` of the images to search.
-        others: list of `FeatureStore`s of the same model.
+        store: `FeatureStore` of the images.
+        others: list of `FeatureStore`s of the sets to search, of the same model.
         min_similarity: least cosine similarity, above 0 and up to 1.
 
     Returns:
@@ -253,7 +252,7 @@ def find_similar(store, others, min_similarity):
         )
     best = np.full(len(store.ids), -np.inf), np.zeros(len(store.ids), int), store.ids.copy()
     for number, other in enumerate(others):
-        indices, similarities = (found[:, 0] for found in other.search(store.features, 1))
+        indices, similarities = (column[:, 0] for column in other.search(store.features, 1))
         is_better = similarities > best[0]
         for column, values in zip(best, (similarities, number, other.ids[indices]), strict=True):
             np.copyto(column, values, where=is_better, casting="unsafe")

@@ -1,4 +1,4 @@
-"""Few-shot accuracy: classifiers that are fitted to frozen features of a few images per class."""
+"""Few-shot accuracy: fit classifiers to frozen features of a few images per class."""
 
 import functools
 import importlib
@@ -27,15 +27,15 @@ from keras_vit.models.inference import for_inference, update_inference_copy
 SHOTS = (1, 5, 10, 25)
 SEEDS = (0, 1, 2)
 ALL = "all"
-# Large, so that its weight is hardly regularized; `BIAS_CONSTANT` of `evaluators/fewshot_lsr.py`.
+# `BIAS_CONSTANT` of `evaluators/fewshot_lsr.py`: large, so that its weight is hardly regularized.
 _BIAS = 100.0
 # As in DINO's `eval_knn.py`.
 _NEIGHBORS, _TEMPERATURE = 20, 0.07
 # As in CLIP.
 _MAX_ITERATIONS = 1000
-# Images that are scored at a time.
+# Images scored at once.
 _CHUNK = 4096
-# Bytes of the decoded images of a split that are kept in memory; of a larger one, none are.
+# The decoded images of a split are kept in memory if they have at most this many bytes.
 MOST_KEPT = 2**29
 
 
@@ -50,19 +50,19 @@ def evaluate_fewshot(
     l2: float | None = None,
     **data: Any,
 ) -> dict[tuple[int, int], float]:
-    """Return the accuracy of a model's frozen features with a few labelled images of each class.
+    """Return the accuracy of a model's frozen features with a few labelled images per class.
 
     Args:
         model: a model of this package, with any head or none.
-        name: name of a dataset, as in `keras_vit.data.load`; or a pair, the datasets of `load` (or
-            their `info.dataset`) to choose labelled images from and to classify.
-        train_split: the split that the labelled images are chosen from.
-        test_split: the split that is classified.
-        shots: as in `fewshot_accuracies`, and so are `seeds`, `method` and `l2`.
-        seeds: seeds of the choice.
-        method: the classifier.
-        l2: weight of the squared parameters.
-        **data: for a name, `cache`, `batch_size`, and what `load` takes, such as `classes` and
+        name: name of a dataset, as in `keras_vit.data.load`; or a pair of datasets from `load` (or
+            their `info.dataset`), to choose labelled images from and to classify.
+        train_split: the split to choose labelled images from.
+        test_split: the split to classify.
+        shots: as in `fewshot_accuracies`.
+        seeds: as in `fewshot_accuracies`.
+        method: as in `fewshot_accuracies`.
+        l2: as in `fewshot_accuracies`.
+        **data: for a name, `cache`, `batch_size` and options of `load`, such as `classes` and
             `central_crop_from`, as in `keras_vit.evaluation.extraction.split_features`.
 
     Returns:
@@ -80,7 +80,7 @@ def evaluate_fewshot(
     >>> list(accuracies)
     [(1, 0), (5, 0)]
     """
-    # Wrong settings are found before an hour of computing features.
+    # Check the settings before features are computed, which may take an hour.
     _classifier(method, l2, shots)
     if isinstance(name, str):
         if set(split_names(train_split)) & set(split_names(test_split)):
@@ -88,7 +88,7 @@ def evaluate_fewshot(
                 "`train_split` and `test_split` must not overlap. "
                 f"Received: train_split={train_split!r}, test_split={test_split!r}"
             )
-        # The smaller split first: errors show sooner.
+        # The smaller split is computed first, so that errors show sooner.
         *test, test_names = split_features(model, name, test_split, **data)
         *train, class_names = split_features(model, name, train_split, **data)
     else:
@@ -113,31 +113,31 @@ def fewshot_accuracies(
     method: str = "least-squares",
     l2: float | None = None,
 ) -> dict[tuple[int, int], float]:
-    """Return the accuracy of classifiers that are fitted to a few examples of each class.
+    """Return the accuracy of classifiers that are fitted to a few examples per class.
 
-    `"least-squares"` is big_vision's: ridge regression in closed form from whitened features to -1
-    and 1. `"knn"` is DINO's: votes of the 20 examples with the greatest cosine similarity, weighted
-    with its exponential. `"linear-probe"` is CLIP's: logistic regression on standardized features,
-    fitted with L-BFGS. The last two need scikit-learn.
+    `"least-squares"`, as in big_vision, is ridge regression in closed form from whitened features
+    to -1 and 1. `"knn"`, as in DINO, lets the 20 examples with the greatest cosine similarity vote,
+    weighted by the exponential of the similarity. `"linear-probe"`, as in CLIP, is logistic
+    regression on standardized features, fitted with L-BFGS. The last two need scikit-learn.
 
     Args:
         train_features: array `(examples, width)`.
         train_labels: int array `(examples,)`.
         test_features: array `(tests, width)`.
         test_labels: int array `(tests,)`.
-        num_classes: labels are less than this.
+        num_classes: number of classes.
         shots: numbers of examples per class: positive integers, or `"all"`. More shots include the
-            examples of fewer; a class that has fewer contributes all it has. By default
+            examples of fewer shots; of a smaller class, all examples are taken. By default
             `(1, 5, 10, 25)` for least squares, else `("all",)`.
-        seeds: seeds of the random choice. With `"all"` nothing is chosen, and only the first seed
-            is used.
+        seeds: seeds of the random choice. With `"all"`, only the first seed is used, because there
+            is no choice.
         method: `"least-squares"`, `"knn"` or `"linear-probe"`.
-        l2: for least squares the weight of the squared parameters relative to the sum of the
-            squared errors, by default big_vision's 1024; for the linear probe the inverse of
+        l2: for least squares, the weight of the squared parameters relative to the sum of the
+            squared errors, by default 1024 as in big_vision; for the linear probe, the inverse of
             scikit-learn's `C`, by default 1. Not for `"knn"`.
 
     Returns:
-        A dictionary from `(shots, seed)` to the accuracy on all tests.
+        A dictionary from `(shots, seed)` to the accuracy on all test examples.
 
     Raises:
         ValueError: if an argument is out of range, or features are not finite.
@@ -163,10 +163,10 @@ def fewshot_accuracies(
 
 
 def choose_examples(labels, num_classes, shots, seed):
-    """Return the indices of randomly chosen examples of each class.
+    """Return the indices of randomly chosen examples of each class, one class after the other.
 
-    They are those of big_vision's `evaluators/fewshot_lsr.py`, one class after the other. With the
-    same seed, more shots include the examples of fewer.
+    The choice is the same as in big_vision's `evaluators/fewshot_lsr.py`. With the same seed, more
+    shots include the examples of fewer shots.
     """
     rng = np.random.default_rng(seed)
     classes = [rng.permutation(np.flatnonzero(labels == label)) for label in range(num_classes)]
@@ -174,7 +174,7 @@ def choose_examples(labels, num_classes, shots, seed):
 
 
 def summary_rows(accuracies):
-    """Return a row of strings per number of shots: shots, mean and deviation, number of seeds."""
+    """Return one row of strings per number of shots: shots, mean and deviation, number of seeds."""
     rows = []
     for shots in dict.fromkeys(count for count, _ in accuracies):
         values = [value for (count, _), value in accuracies.items() if count == shots]
@@ -183,18 +183,18 @@ def summary_rows(accuracies):
 
 
 def solve_least_squares(inputs, targets, l2):
-    """Return the weights `w` with the least `|inputs @ w - targets|**2 + l2 * |w|**2`.
+    """Return the weights `w` that minimize `|inputs @ w - targets|**2 + l2 * |w|**2`.
 
     Inputs are `(examples, width)`, targets `(examples, outputs)`; the weights are float64
     `(width, outputs)`. big_vision's `evaluators/fewshot_lsr.py` computes in float32.
     """
     # With x of (examples, width), the weights are
     #     (x'x + l2 I)^-1 x'y = x'(xx' + l2 I)^-1 y.
-    # The smaller one of x'x and xx' is decomposed into q diag(eigenvalues) q'.
+    # The smaller of x'x and xx' is decomposed into q diag(eigenvalues) q'.
     x, y = np.asarray(inputs, "float64"), np.asarray(targets, "float64")
     is_tall = x.shape[0] >= x.shape[1]
     eigenvalues, q = np.linalg.eigh(x.T @ x if is_tall else x @ x.T)
-    # Rounding can leave eigenvalues a little below 0.
+    # Rounding errors can make eigenvalues slightly negative.
     scale = 1 / (np.maximum(eigenvalues, 0) + l2)[:, None]
     if is_tall:
         return q @ (scale * (q.T @ (x.T @ y)))
@@ -202,24 +202,24 @@ def solve_least_squares(inputs, targets, l2):
 
 
 class FewshotAccuracy:
-    """The few-shot accuracy of a model, measured again and again while it is trained.
+    """Measure the few-shot accuracy of a model repeatedly during its training.
 
-    It is that of `evaluate_fewshot` with least squares, of the representation that the head sees
-    (after `pre_logits`, if there is one). Call it with a model to get the function that measures;
-    `keras_vit.training.callbacks.MeasureRegularly` does.
+    The accuracy is computed as in `evaluate_fewshot` with least squares, from the representation
+    before the head (after `pre_logits`, if there is one). Call the object with a model to get the
+    function that measures, as `keras_vit.training.callbacks.MeasureRegularly` does.
 
-    At first the train split is decoded once, to find its labels. Features are computed of the test
-    split and of the chosen images alone. These are kept in memory, decoded, up to 512 MiB per
-    split; larger splits are decoded each time.
+    The first measurement decodes the train split once, to find its labels. Features are computed
+    for the test split and for the chosen images only. The decoded images are kept in memory, up to
+    512 MiB per split; larger splits are decoded each time.
 
     Args:
-        data: name of a dataset, as in `keras_vit.data.load`. Images of its train split are learned
-            from, those of its test split are classified.
-        shots: numbers of images per class to learn from, as in `fewshot_accuracies`.
+        data: name of a dataset, as in `keras_vit.data.load`. Classifiers are fitted to images of
+            its train split, and images of its test split are classified.
+        shots: numbers of images per class to fit to, as in `fewshot_accuracies`.
         seeds: seeds of the choice of these images.
         classes: names of the classes to keep, as in `keras_vit.data.load`; all by default.
         data_dir: directory of TensorFlow Datasets.
-        batch_size: images in one step.
+        batch_size: images per batch.
         max_skipped: greatest share of images that may be skipped because they cannot be decoded.
         upright: whether photographs are turned upright by their EXIF orientation.
 
@@ -227,9 +227,9 @@ class FewshotAccuracy:
         model: a model of this package, with any head or none, of one image size.
 
     Call returns:
-        A function without arguments. It returns a dictionary from `"fewshot_5shot"` to the mean
-        accuracy over the seeds of 5 shots, from 0 to 1, and, with several seeds, from
-        `"fewshot_5shot_std"` to their standard deviation (n - 1). NaN if features are not finite.
+        A function without arguments. It returns a dictionary from names such as `"fewshot_5shot"`
+        to the mean accuracy over the seeds, from 0 to 1, and, with several seeds, from
+        `"fewshot_5shot_std"` to the standard deviation (n - 1). NaN if features are not finite.
 
     Raises:
         ValueError: if an argument is out of range, the dataset cannot be loaded, or, in the call,
@@ -263,7 +263,7 @@ class FewshotAccuracy:
         self._classify = _classifier("least-squares", None, shots)
         self.data, self.shots, self.seeds, self.classes = data, shots, seeds, classes
         self._options = {"classes": classes, "data_dir": data_dir}
-        # Missing images show before training.
+        # Missing images raise an error here, before training.
         train, _ = (find_source(data, split, **self._options) for split in ("train", "test"))
         self._options |= {"batch_size": batch_size, "max_skipped": max_skipped, "upright": upright}
         self._num_classes = len(train.class_names)
@@ -283,7 +283,7 @@ class FewshotAccuracy:
     def __call__(self, model):
         extractor = feature_extractor(model)
         image_size, image_spec = model.input_shape[1:3], image_spec_of(model)
-        # Compiled once; its weights are updated.
+        # This copy is compiled once; each measurement updates its weights.
         folded = for_inference(extractor)
         compute = outputs_function(folded)
 
@@ -304,16 +304,16 @@ class FewshotAccuracy:
         accuracies = dict.fromkeys(self._choices, math.nan)
         if all(np.isfinite(features).all() for features, _ in splits):
             accuracies = _accuracies(self._classify, self._choices, *splits, self._num_classes)
-        found = {}
+        metrics = {}
         for count in self.shots:
             values = [accuracies[key] for key in accuracies if key[0] == count]
-            found[f"fewshot_{count}shot"] = float(np.mean(values))
+            metrics[f"fewshot_{count}shot"] = float(np.mean(values))
             if len(values) > 1:
-                found[f"fewshot_{count}shot_std"] = float(np.std(values, ddof=1))
-        return found
+                metrics[f"fewshot_{count}shot_std"] = float(np.std(values, ddof=1))
+        return metrics
 
     def _read(self, **options):
-        """Choose images of the train split, and prepare these and the test split for `_measure`."""
+        """Choose images of the train split, and prepare them and the test split for `_measure`."""
         logging.getLogger("keras_vit").info("reading %s for the few-shot accuracy", self.data)
         options |= self._options
         train, test = (load(self.data, split, **options) for split in ("train", "test"))
@@ -321,10 +321,10 @@ class FewshotAccuracy:
         skipped = source.find_numbers(train.info.skipped.reasons)
         numbers = source.numbers[~np.isin(source.numbers, skipped)]
         choices = _all_choices(labels, self._num_classes, self.shots, self.seeds)
-        kept = np.unique(np.concatenate(list(choices.values())))
-        self._choices = {key: np.searchsorted(kept, chosen) for key, chosen in choices.items()}
-        chosen = train.info.dataset.select(numbers[kept]).batches()
-        self._splits = (chosen, _images(chosen), labels[kept]), (test, _images(test), _labels(test))
+        used = np.unique(np.concatenate(list(choices.values())))
+        self._choices = {key: np.searchsorted(used, chosen) for key, chosen in choices.items()}
+        chosen = train.info.dataset.select(numbers[used]).batches()
+        self._splits = (chosen, _images(chosen), labels[used]), (test, _images(test), _labels(test))
 
 
 def _labels(batches):
@@ -333,18 +333,18 @@ def _labels(batches):
 
 
 def _images(batches):
-    """Return the images alone; small ones are kept in memory after a first pass."""
+    """Return only the images; up to `MOST_KEPT` bytes are kept in memory after the first pass."""
     images = batches.map(lambda images, labels: images)
     size = 4 * math.prod(images.element_spec.shape[1:]) * batches.info.num_examples
     return images.cache() if size <= MOST_KEPT else images
 
 
 def outputs_function(model):
-    """Return a function from a dataset of batches of images to the outputs of a model for them.
+    """Return a function from a dataset of batches of images to the outputs of a model.
 
-    All devices of the strategy that the model was built under compute together, with the weights
-    that the model has at that time. Each process must call the function with the same images, and
-    gets all outputs, an array with one row per image. The model may be divided among devices.
+    The function computes with the current weights of the model, on all devices of the strategy that
+    the model was built under; the model may be divided among the devices. Each process must call
+    the function with the same images, and gets all outputs, an array with one row per image.
     """
     distribution = keras.distribution.distribution()
     if distribution is None:
@@ -363,7 +363,7 @@ def outputs_function(model):
         variables = [[variable.value for variable in group] for group in groups]
         size, outputs = 0, []
         for batch in images.as_numpy_iterator():
-            # JAX would compile again for a smaller batch.
+            # Smaller batches are filled up, because JAX would compile again for another size.
             size = max(size, -(-len(batch) // num_replicas) * num_replicas)
             filled = np.resize(batch, (size, *batch.shape[1:]))
             layout = distribution.get_data_layout(filled.shape).backend_layout
@@ -377,7 +377,8 @@ def outputs_function(model):
 def _classifier(method, l2, shots):
     """Return a function of training features and labels, test features, and the number of classes.
 
-    It returns the class of each test. What would give wrong classes in silence is refused.
+    The function returns the predicted class of each test example. Settings that would silently give
+    wrong classes raise `ValueError`.
     """
     check_choice("method", method, tuple(METHODS))
     if any(count != ALL and count < 1 for count in shots or ()):
@@ -402,7 +403,7 @@ def _least_squares(train, labels, test, num_classes, l2):
 
     targets = 2.0 * (labels[:, None] == np.arange(num_classes)) - 1.0
     weights = solve_least_squares(whiten(train), targets, l2).astype("float32")
-    # Scores are only compared with each other: float32 is enough.
+    # float32 is enough to compare scores with each other.
     chunks = (test[start : start + _CHUNK] for start in range(0, len(test), _CHUNK))
     scores = (whiten(chunk).astype("float32") @ weights for chunk in chunks)
     return np.concatenate([chunk.argmax(axis=1) for chunk in scores])
@@ -429,7 +430,7 @@ def _linear_probe(train, labels, test, num_classes, l2):
     return probe.fit(train.astype("float64"), labels).predict(test)
 
 
-# The function that classifies, and its default `l2`: big_vision's, none, and scikit-learn's.
+# The function that classifies, and its default `l2`.
 METHODS = {
     "least-squares": (_least_squares, 1024.0),
     "knn": (_knn, None),
@@ -440,14 +441,14 @@ METHODS = {
 def _all_choices(labels, num_classes, shots, seeds):
     """Return a dictionary from `(shots, seed)` to the indices of the chosen examples.
 
-    A warning names the number of classes that have too few.
+    A warning is logged if classes have too few examples.
     """
     counts = np.bincount(labels, minlength=num_classes)
-    wanted = max((count for count in shots if count != ALL), default=1)
-    small = np.sum(counts < wanted)
-    if small:
+    most = max((count for count in shots if count != ALL), default=1)
+    num_small = np.sum(counts < most)
+    if num_small:
         text = "%d of the %d classes have fewer than %d images for training, the smallest %d"
-        logging.getLogger("keras_vit").warning(text, small, num_classes, wanted, counts.min())
+        logging.getLogger("keras_vit").warning(text, num_small, num_classes, most, counts.min())
     return {
         (count, seed): choose_examples(labels, num_classes, count, seed)
         for seed in seeds
@@ -457,7 +458,7 @@ def _all_choices(labels, num_classes, shots, seeds):
 
 
 def _accuracies(classify, choices, train, test, num_classes):
-    """Return the accuracy for each of the choices; `train` and `test` are features and labels."""
+    """Return the accuracy for each choice; `train` and `test` are `(features, labels)`."""
     accuracies = {}
     for key, chosen in choices.items():
         predicted = classify(train[0][chosen], train[1][chosen], test[0], num_classes)
@@ -473,6 +474,6 @@ def _check_examples(kind, features, labels, num_classes):
             f"Received: {len(labels)} for {len(features)}, from {labels.min()} to {labels.max()}"
         )
     if not np.isfinite(features).all():
-        # They would all be classified as class 0.
+        # Without this error, such features would be classified as class 0.
         raise ValueError(f"`{kind}_features` must be finite. Received: NaN or infinity")
     return features, labels

@@ -1,4 +1,4 @@
-"""Metrics of classification, from NumPy arrays with an entry for each image, and their tables."""
+"""Metrics of classification, computed from NumPy arrays with one entry per image, and tables."""
 
 import csv
 import dataclasses
@@ -17,7 +17,7 @@ COLUMNS = ("class", "images", "accuracy", "most frequent mistake")
 
 @dataclasses.dataclass(frozen=True)
 class LabelPredictions:
-    """The logits of a model with thresholds, and the labels: arrays `(images, classes)`."""
+    """The logits and labels of a multi-label model with thresholds: arrays `(images, classes)`."""
 
     class_names: tuple[str, ...]
     thresholds: tuple[float, ...]
@@ -25,7 +25,7 @@ class LabelPredictions:
     labels: np.ndarray
 
     def per_class(self):
-        """Return images, average precision and F1 per class, NaN for classes without an image."""
+        """Return number of images, average precision and F1 per class; NaN without an image."""
         precision = average_precision(self.labels, self.logits)
         predicted = scipy.special.expit(self.logits) > np.array(self.thresholds, "float32")
         images, hits = self.labels.sum(axis=0), (predicted & self.labels).sum(axis=0)
@@ -41,7 +41,7 @@ class LabelPredictions:
 def confusion_matrix(
     labels: npt.ArrayLike, predicted: npt.ArrayLike, num_classes: int
 ) -> np.ndarray:
-    """Count the images of each class by predicted class.
+    """Count the images of each class by their predicted class.
 
     Args:
         labels: integers `(images,)`, the class of each image.
@@ -52,7 +52,7 @@ def confusion_matrix(
         An int64 array `(num_classes, num_classes)`: one row per class, one column per prediction.
 
     Raises:
-        ValueError: if the arrays have other values than classes.
+        ValueError: if a value is not the number of a class.
 
     Example:
     >>> confusion_matrix([0, 0, 1], [0, 1, 1], num_classes=2)
@@ -67,10 +67,10 @@ def confusion_matrix(
 def per_class_accuracy(
     labels: npt.ArrayLike, predicted: npt.ArrayLike, num_classes: int
 ) -> np.ndarray:
-    """Return the accuracy per class; the arguments are those of `confusion_matrix`.
+    """Return the accuracy per class; the arguments are as in `confusion_matrix`.
 
     Returns:
-        A float64 array `(num_classes,)` from 0 to 1, NaN where a class has no image.
+        A float64 array `(num_classes,)` from 0 to 1; NaN for a class without an image.
 
     Example:
     >>> per_class_accuracy([0, 0, 1], [0, 1, 1], num_classes=3)
@@ -86,8 +86,8 @@ def expected_calibration_error(probabilities, is_right, num_bins=15):
     """Return the difference between confidence and accuracy, averaged over bins of confidence.
 
     The probabilities of the predicted classes are put into bins of equal width, which include their
-    upper ends. The absolute difference between mean probability and accuracy of a bin is averaged
-    over the bins, weighted by their numbers of images. If a probability is NaN, so is the average.
+    upper ends. The result is the absolute difference between mean probability and accuracy of a
+    bin, averaged over the bins, weighted by the number of images. It is NaN if a probability is.
 
     Reference:
         [On Calibration of Modern Neural Networks](https://arxiv.org/abs/1706.04599), section 2,
@@ -95,7 +95,7 @@ def expected_calibration_error(probabilities, is_right, num_bins=15):
     """
     probabilities = np.asarray(probabilities, "float64")
     upper_ends = np.linspace(0, 1, num_bins + 1)[1:]
-    # NaN is put after the last bin, where it makes the sum NaN.
+    # NaN goes into an extra bin after the last one, which makes the sum NaN.
     bins = np.searchsorted(upper_ends, probabilities)
     # In a bin of n images, n times the difference of means is the difference of sums.
     differences = np.bincount(bins, weights=probabilities - np.asarray(is_right))
@@ -103,7 +103,7 @@ def expected_calibration_error(probabilities, is_right, num_bins=15):
 
 
 def class_rows(matrix, names):
-    """Yield a tuple of strings per class of a confusion matrix, under `COLUMNS`.
+    """Yield one tuple of strings per class of a confusion matrix, with the columns `COLUMNS`.
 
     Example:
     >>> list(class_rows(np.array([[1, 1], [0, 1]]), ["cat", "dog"]))
@@ -111,7 +111,6 @@ def class_rows(matrix, names):
     """
     for index, (name, row) in enumerate(zip(names, matrix, strict=True)):
         mistakes = np.where(np.arange(len(row)) == index, 0, row)
-        # The first of several equal ones.
         mistake, images = mistakes.argmax(), row.sum()
         yield (
             name,
@@ -122,7 +121,7 @@ def class_rows(matrix, names):
 
 
 def write_confusion(matrix, names, path):
-    """Write a confusion matrix as CSV: one row per class, one column per prediction, with names."""
+    """Write a confusion matrix as CSV: one row per class, one column per predicted class."""
     with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         names = list(map(csv_text, names))

@@ -1,4 +1,4 @@
-"""Segmentation of images of any size by a sliding window, and its pixel accuracy and mean IoU."""
+"""Segment images of any size with a sliding window, and measure pixel accuracy and mean IoU."""
 
 import dataclasses
 import itertools
@@ -24,23 +24,23 @@ def segment(
 ) -> np.ndarray:
     """Compute the logits of each pixel of an image with a sliding window.
 
-    The image is resized to just cover a window of the model's size; its aspect ratio is kept.
-    Logits of overlapping windows are averaged and interpolated to the image's own size.
+    The image is resized, keeping its aspect ratio, to the smallest size that covers a window of the
+    model's size. Logits of overlapping windows are averaged and interpolated to the original size.
 
     Args:
         model: a `keras_vit.segmenter` of one image size.
         image: uint8 array `(height, width, 3)`.
         stride: pixels between two windows; by default a window's side, so that only the last
             windows overlap others.
-        batch_size: windows in one step.
+        batch_size: windows per batch.
 
     Returns:
         A float32 array `(height, width, num_classes)`.
 
     Raises:
-        ValueError: if the model is of any size, `image` has another type, `stride` is not positive
-            or larger than the window, or the image is so narrow that it would have to become too
-            large.
+        ValueError: if the model has no fixed image size, `image` has another type, `stride` is not
+            positive or larger than the window, or a narrow image would be resized to too many
+            pixels.
 
     Reference:
         Segmenter (arXiv 2105.05633), section 4.1.
@@ -64,27 +64,27 @@ def segment(
             f"`stride` must be from 1 to {min(window)}, a side of the window. Received: {stride=}"
         )
     strides = window if stride is None else (stride, stride)
-    scale = max(side / own for side, own in zip(window, image.shape[:2], strict=True))
-    size = [max(round(own * scale), side) for own, side in zip(image.shape, window, strict=False)]
+    sides = image.shape[:2]
+    scale = max(target / side for target, side in zip(window, sides, strict=True))
+    size = [max(round(side * scale), target) for side, target in zip(sides, window, strict=True)]
     if math.prod(size) > MAX_PIXELS:
         raise ValueError(
             f"`image` must cover a window of {window} with at most {MAX_PIXELS:,} pixels. "
-            f"Received: an image of {image.shape[:2]}, which would become {tuple(size)}"
+            f"Received: an image of {sides}, which would become {tuple(size)}"
         )
     pixels = _resize(image.astype("float32"), size) / 127.5 - 1
-    starts = [_starts(*sides) for sides in zip(size, window, strides, strict=True)]
-    corners = list(itertools.product(*starts))
+    corners = itertools.product(*map(_starts, size, window, strides))
     places = [(slice(y, y + window[0]), slice(x, x + window[1])) for y, x in corners]
     logits = model.predict(np.stack([pixels[p] for p in places]), batch_size, verbose=0)
     total, count = np.zeros((*size, logits.shape[-1]), "float32"), np.zeros((*size, 1), "float32")
-    for place, found in zip(places, logits, strict=True):
-        total[place] += found
+    for place, window_logits in zip(places, logits, strict=True):
+        total[place] += window_logits
         count[place] += 1
-    return _resize(total / count, image.shape[:2])
+    return _resize(total / count, sides)
 
 
 def _starts(size, window, stride):
-    """Return where windows begin along one axis; the last one ends at the end."""
+    """Return where windows begin along one axis; the last window ends at the end of the image."""
     return sorted({*range(0, size - window, stride), size - window})
 
 
@@ -97,11 +97,11 @@ def _resize(image, size):
 
 @dataclasses.dataclass(frozen=True)
 class PixelCounts:
-    """Confusion matrix of the pixels of a dataset.
+    """The confusion matrix of the pixels of a dataset.
 
     Args:
         class_names: names of the classes.
-        confusion: int64 `(classes, classes)`: rows are the classes of the masks.
+        confusion: int64 `(classes, classes)`; rows are the classes of the masks.
         images: number of images.
     """
 
@@ -111,7 +111,7 @@ class PixelCounts:
 
     @property
     def iou(self):
-        """The IoU of each class; NaN for one that neither masks nor predictions have."""
+        """The IoU of each class; NaN for a class that is in neither masks nor predictions."""
         right = np.diag(self.confusion).astype("float64")
         union = self.confusion.sum(0) + self.confusion.sum(1) - right
         return np.divide(right, union, where=union > 0, out=np.full(len(right), np.nan))
@@ -132,13 +132,13 @@ def evaluate_segmentation(
     batch_size: int = 8,
     max_skipped: float = 0.1,
 ) -> PixelCounts:
-    """Compare a segmenter's predictions with the masks of a dataset, at the masks' own size.
+    """Compare a segmenter's predictions with the masks of a dataset, at the size of the masks.
 
     Args:
-        model: a `keras_vit.segmenter` of one image size, which is the window of `segment`.
-        source: a `Source` of `keras_vit.data.find_source` with masks, `masks:DIR`.
+        model: a `keras_vit.segmenter` of one image size, the size of the window of `segment`.
+        source: a `Source` of `keras_vit.data.find_source` with masks, such as `masks:DIR`.
         stride: as in `segment`.
-        batch_size: windows in one step.
+        batch_size: windows per batch.
         max_skipped: greatest share of images that may be skipped because they or their masks cannot
             be decoded.
 
@@ -146,8 +146,8 @@ def evaluate_segmentation(
         `PixelCounts`.
 
     Raises:
-        ValueError: if the dataset has no masks or other classes, more images are skipped, or as
-            `segment`.
+        ValueError: if the dataset has no masks or other classes, or too many images are skipped; or
+            as in `segment`.
     """
     num_classes = len(source.class_names)
     if model.output_shape[-1] != num_classes:

@@ -1,1 +1,1 @@
-"""Duplicates: training images that are in a test set, too."""
+"""Find duplicates: training images that are also in a test set, and copies within one set."""

@@ -1,4 +1,4 @@
-"""Find copies of images: of test images among those for training, and within one set."""
+"""Find copies of images: test images among training images, and copies within one set."""
 
 import dataclasses
 import itertools
@@ -24,25 +24,27 @@ from keras_vit.data.deduplication.index import HashIndex
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.source import Source
 
-# Number of the 144 bits of a hash, and correlation of the colors of thumbnails. Measured on 1,631
-# different pictures (photographs, parts of them, faces of 25 x 25 pixels, polygons, texts, smooth
-# noise and 540 soft gradients; no skies): 45 of 2.7 million pairs of a test and a training image
-# are within 22 bits, at correlations of up to 0.80, so none is reported. Of 277 photographs and
-# their parts, 99 % are found when rescaled to 0.5-2 times the size, brightened or cropped by up to
-# 5 % per side; all when mirrored; 97 % when compressed as JPEG of quality 30-95, or mirrored,
-# cropped and compressed; 96 % when 5 % are cut off a corner, or after all of these changes. The
-# missed ones have hardly any detail: after all changes, 84 % of the drawn pictures and 65 % of the
-# faces are found.
+# Two images are copies if at most 22 of the 144 bits of their hashes differ, and the colors of
+# their thumbnails have a correlation of at least 0.83. Measured on 1,631 different pictures
+# (photographs, parts of photographs, faces of 25 x 25 pixels, polygons, texts, smooth noise and 540
+# soft gradients; no skies):
+# - False positives: 45 of 2.7 million pairs of a test and a training image are within 22 bits, with
+#   correlations of up to 0.80, so no pair is reported.
+# - Found among 277 photographs and their parts: all that are mirrored; 99 % that are rescaled by
+#   0.5-2, brightened, or cropped by up to 5 % per side; 97 % that are compressed as JPEG of quality
+#   30-95, or mirrored, cropped and compressed; 96 % that lose 5 % at a corner, or with all changes.
+# - Images with hardly any detail are missed: with all changes, 84 % of the drawn pictures and 65 %
+#   of the faces are found.
 MAX_DISTANCE = 22
 _MIN_CORRELATION = 0.83
-# The index looks up words of 16 bits with up to three of them changed.
+# The index searches words of 16 bits with up to three differing bits.
 _GREATEST_DISTANCE = 35
-# What is not compared.
-_LEFT = ("skipped", "blank")
+# Attributes of `Hashes` with images that are not compared.
+_OMITTED = ("skipped", "blank")
 
-# Sides of an image in the picture, and height of the text above it.
+# Sides of an image in the drawing, and height of the text above an image, in pixels.
 _TILE, _ABOVE = 160, 50
-# Images in a row, and the number of characters of an id that fit below a tile.
+# Images per row, and characters of an id per line of the text.
 _IN_A_ROW, _CHARACTERS = 8, 25
 
 
@@ -77,7 +79,7 @@ class Duplicates:
     skipped: tuple[str, ...]
     blank: tuple[str, ...]
 
-    # Why the images are left out, after "images that".
+    # Completes "images that ..." in the file of ids.
     reason = "are in a test set"
 
     @property
@@ -89,14 +91,14 @@ class Duplicates:
 def find_duplicates(
     train: Source | HashParts, test: Source | Sequence[Source], max_distance: int = MAX_DISTANCE
 ) -> Duplicates:
-    """Find the training images that are in a test set, even if they were changed a little.
+    """Find the training images that are in a test set, even if they were slightly changed.
 
-    All but a few percent are found when they were rescaled, compressed again, mirrored, brightened
-    a little or cropped by up to 5 % per side. Only hashes and thumbnails are kept in memory, and
-    with `HashParts` only those of the test sets and of one part.
+    All but a few percent are found if they were rescaled, compressed again, mirrored, slightly
+    brightened or cropped by up to 5 % per side. Only hashes and thumbnails are kept in memory; with
+    `HashParts`, only the hashes of the test sets and of one part.
 
     Images of (almost) one color are not compared. Images with hardly any detail (skies, blurs,
-    pictures of 8 x 8 pixels) are missed more often, and may be confused with others.
+    pictures of 8 x 8 pixels) are missed more often, and may be confused with other images.
 
     Args:
         train: the `Source` to search, or its `keras_vit.data.HashParts`.
@@ -121,7 +123,7 @@ def find_duplicates(
     check_distance(max_distance)
     tests = [test] if isinstance(test, Source) else list(test)
     hashed = [hash_images(source, all_views=True, name="test") for source in tests]
-    skipped, blank = ([hashes.ids(getattr(hashes, name)) for hashes in hashed] for name in _LEFT)
+    skipped, blank = ([hashes.ids(getattr(hashes, name)) for hashes in hashed] for name in _OMITTED)
     matcher = Matcher(hashed, max_distance)
     pairs, num_images, num_skipped = [], 0, 0
     for hashes in train if isinstance(train, HashParts) else [hash_images(train, name="train")]:
@@ -131,18 +133,17 @@ def find_duplicates(
         num_skipped += len(hashes.skipped)
         num_images += len(hashes.numbers) + len(hashes.skipped) + len(hashes.blank)
     check_decoded(num_images, num_skipped, "train")
-    found = Duplicates(
-        tuple(sorted(pairs)), tuple(itertools.chain(*skipped)), tuple(itertools.chain(*blank))
-    )
+    columns = sorted(pairs), itertools.chain(*skipped), itertools.chain(*blank)
+    duplicates = Duplicates(*map(tuple, columns))
     logging.getLogger("keras_vit").info(
         "%d duplicates; %d images were skipped because they cannot be decoded, %d are blank",
-        *(len(found.pairs), len(found.skipped), len(found.blank)),
+        *(len(duplicates.pairs), len(duplicates.skipped), len(duplicates.blank)),
     )
-    return found
+    return duplicates
 
 
 def check_distance(max_distance):
-    """Raise `ValueError` if a distance is not one that the index can search."""
+    """Raise `ValueError` unless the index can search for a distance."""
     if not is_integer(max_distance) or not 0 <= max_distance <= _GREATEST_DISTANCE:
         raise ValueError(
             f"`max_distance` must be a whole number from 0 to {_GREATEST_DISTANCE}. "
@@ -151,10 +152,10 @@ def check_distance(max_distance):
 
 
 class Matcher:
-    """Finds the images that look like one of the test sets, by their hashes and then their colors.
+    """Find images that look like a test image, by their hashes and then by their colors.
 
     Args:
-        hashed: list of `Hashes` of all views of the test sets.
+        hashed: list of the `Hashes` of the test sets, with all views.
         max_distance: as in `find_duplicates`.
     """
 
@@ -166,13 +167,13 @@ class Matcher:
         self._index = HashIndex(self._words, max_distance)
 
     def match(self, searched):
-        """Yield a `Duplicate` for each of the images of some `Hashes` that is in a test set."""
+        """Yield a `Duplicate` for each image of the `Hashes` `searched` that is in a test set."""
         nearest, _ = self._index.nearest(searched.words[:, 0])
         for place in np.flatnonzero(nearest >= 0):
             query, colors = searched.words[place, 0], searched.colors[place]
-            for near in self._near_ones(query, int(nearest[place])):
-                distance = int(np.bitwise_count(query ^ self._words[near]).sum())
-                image, view = divmod(near, self._views)
+            for index in self._near_hashes(query, int(nearest[place])):
+                distance = int(np.bitwise_count(query ^ self._words[index]).sum())
+                image, view = divmod(index, self._views)
                 test_set = int(np.searchsorted(self._starts, image, side="right")) - 1
                 hashes, image = self._hashed[test_set], image - self._starts[test_set]
                 if have_equal_colors(distance, colors, view_colors(hashes.colors[image], view)):
@@ -181,26 +182,26 @@ class Matcher:
                     yield Duplicate(distance, train_id, test_set, test_id)
                     break
 
-    def _near_ones(self, query, nearest):
-        """Yield the indices of the near hashes, beginning with the nearest, which is known."""
+    def _near_hashes(self, query, nearest):
+        """Yield the indices of the near hashes, beginning with the known `nearest`."""
         yield nearest
-        # Rarely needed: only if the nearest one has other colors.
+        # Others are rarely needed: only if the nearest hash has other colors.
         distances = np.bitwise_count(self._words ^ query).sum(axis=1)
         near = np.flatnonzero(distances <= self._max_distance)
         yield from near[np.argsort(distances[near], kind="stable")].tolist()
 
 
 def have_equal_colors(distance, colors, others):
-    """Whether two images have similar thumbnails, of which the distance of the hashes is known."""
-    # A fine pattern has a thumbnail of one color, whose correlation is undefined.
+    """Whether two thumbnails are similar; `distance` is the distance of the images' hashes."""
+    # The thumbnail of a fine pattern has one color: its correlation is undefined.
     is_equal = distance == 0 and np.array_equal(colors, others)
     return is_equal or _correlation(colors, others) >= _MIN_CORRELATION
 
 
 def _correlation(colors, others):
-    """Return the correlation of thumbnails, which ignores brightness and contrast."""
-    centered = [part - part.mean(axis=(0, 1)) for part in (colors, others)]
-    norm = np.prod([np.linalg.norm(part) for part in centered])
+    """Return the correlation of two thumbnails, which ignores brightness and contrast."""
+    centered = [image - image.mean(axis=(0, 1)) for image in (colors, others)]
+    norm = np.prod([np.linalg.norm(image) for image in centered])
     return np.vdot(*centered) / norm if norm else 0.0
 
 
@@ -209,9 +210,9 @@ class Groups:
     """The result of `find_groups`.
 
     Args:
-        groups: tuples of ids of copies, the largest group first; the ids of a group are in the
-            order of the set.
-        mixed: the groups whose images have more than one label.
+        groups: tuples of ids of copies, the largest group first; ids are in the order of the
+            dataset.
+        mixed: the groups with more than one label.
         skipped: ids of images that could not be decoded.
         blank: ids of images that have (almost) one color.
     """
@@ -221,7 +222,7 @@ class Groups:
     skipped: tuple[str, ...]
     blank: tuple[str, ...]
 
-    # Why the images are left out, after "images that".
+    # Completes "images that ..." in the file of ids.
     reason = "are copies of others"
 
     @property
@@ -231,7 +232,7 @@ class Groups:
 
 
 def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
-    """Find groups of images of one set that are copies of each other, by a chain of copies.
+    """Find groups of images in one dataset that are connected by a chain of copies.
 
     Two images are copies by the rules of `find_duplicates`.
 
@@ -261,51 +262,51 @@ def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
         groups.append(hashes.ids(numbers))
         if len({labels[number] for number in numbers.tolist()}) > 1:
             mixed.append(groups[-1])
-    left = hashes.ids(hashes.skipped), hashes.ids(hashes.blank)
-    return Groups(tuple(groups), tuple(mixed), *left)
+    not_compared = (hashes.ids(getattr(hashes, name)) for name in _OMITTED)
+    return Groups(tuple(groups), tuple(mixed), *not_compared)
 
 
 def _members(hashes, max_distance):
-    """Return the sorted places of the images of each group of at least two."""
+    """Return the sorted indices of the images of each group of at least two."""
     words, colors, seen = hashes.words, hashes.colors, {}
     groups = DisjointSet(range(len(words)))
     for place, (word, thumbnail) in enumerate(zip(words[:, 0], colors, strict=True)):
         groups.merge(seen.setdefault((word.tobytes(), thumbnail.tobytes()), place), place)
-    # Equal images are compared with the others once.
+    # Only the first of several equal images is compared.
     places = np.array([*seen.values()], int)
     views = words.shape[1]
     index = HashIndex(words[places].reshape(-1, WORDS), max_distance)
     thumbnails = [view_colors(colors[place], 0) for place in places]
     differ = set()
-    for query, found, distances in index.within_distance(words[places, 0]):
-        is_other = query != found // views
-        pairs = (query[is_other], found[is_other], distances[is_other])
-        for one, other, distance in zip(*map(np.ndarray.tolist, pairs), strict=True):
-            image, view = int(places[other // views]), other % views
-            if (one, other) in differ or groups.connected(int(places[one]), image):
+    for query, match, distances in index.within_distance(words[places, 0]):
+        is_other = query != match // views
+        pairs = (query[is_other], match[is_other], distances[is_other])
+        for first, second, distance in zip(*map(np.ndarray.tolist, pairs), strict=True):
+            image, view = int(places[second // views]), second % views
+            if (first, second) in differ or groups.connected(int(places[first]), image):
                 continue
-            if have_equal_colors(distance, thumbnails[one], view_colors(colors[image], view)):
-                groups.merge(int(places[one]), image)
+            if have_equal_colors(distance, thumbnails[first], view_colors(colors[image], view)):
+                groups.merge(int(places[first]), image)
             else:
-                differ.add((one, other))
+                differ.add((first, second))
     return [sorted(group) for group in groups.subsets() if len(group) > 1]
 
 
 def _labels(source, numbers):
-    """Return the label of each of the examples with some numbers, as something to compare."""
+    """Return the labels of examples by their numbers, as bytes to compare."""
     if not len(numbers):
         return {}
-    examples = source.some(np.sort(numbers)).map(lambda number, _, label: (number, label))
+    examples = source.examples_with(np.sort(numbers)).map(lambda number, _, label: (number, label))
     return {int(number): label.tobytes() for number, label in examples.as_numpy_iterator()}
 
 
 def draw_pairs(pairs, train, tests, path):
-    """Draw each training image next to the similar one of the test set.
+    """Draw each training image next to the similar test image.
 
     Args:
         pairs: list of `Duplicate`s.
         train: `Source` of the training images.
-        tests: list of the `Source`s of the test sets.
+        tests: list of `Source`s of the test sets.
         path: path of the PNG file to write.
     """
     rows = [
@@ -328,10 +329,10 @@ def draw_groups(groups, source, path):
 
 
 def _draw(rows, sources, path):
-    """Draw rows of a heading and of `(index of a source, id)`, with the id above each image."""
+    """Draw rows `(heading, images)`; images are `(index of a source, id)`, with the id above."""
     tiles = [
-        _read_tiles(source, {id for _, images in rows for of, id in images if of == place})
-        for place, source in enumerate(sources)
+        _read_tiles(source, {id for _, images in rows for index, id in images if index == number})
+        for number, source in enumerate(sources)
     ]
     columns = max((len(images) for _, images in rows), default=1)
     sheet = Image.new("RGB", (columns * _TILE, max(len(rows), 1) * (_ABOVE + _TILE)), "white")
@@ -339,12 +340,12 @@ def _draw(rows, sources, path):
     for row, (heading, images) in enumerate(rows):
         top = row * (_ABOVE + _TILE)
         drawing.text((2, top + 2), heading, fill="black")
-        for column, (place, id) in enumerate(images):
-            # Its end, in two lines as wide as the tile.
+        for column, (number, id) in enumerate(images):
+            # The end of the id, in two lines as wide as the tile.
             text = id.encode("ascii", "replace").decode()[-2 * _CHARACTERS :]
             text = f"{text[:_CHARACTERS]}\n{text[_CHARACTERS:]}"
             drawing.text((column * _TILE + 2, top + 20), text, fill="black")
-            sheet.paste(tiles[place][id], (column * _TILE, top + _ABOVE))
+            sheet.paste(tiles[number][id], (column * _TILE, top + _ABOVE))
     sheet.save(path, "PNG")
 
 
@@ -354,7 +355,7 @@ def _read_tiles(source, ids):
         source.find_id(int(number)): Image.fromarray(
             source.pixels(decode(source.read(payload))).numpy()
         ).resize((_TILE, _TILE))
-        for number, payload, _ in (source.some(numbers) if len(numbers) else ())
+        for number, payload, _ in (source.examples_with(numbers) if len(numbers) else ())
     }
 
 
@@ -366,7 +367,7 @@ def write_ids(found: Groups | Duplicates, path: str | os.PathLike) -> None:
         path: path of the file.
 
     Raises:
-        ValueError: if an id does not fit on a line.
+        ValueError: if an id has a line break, or spaces around it.
     """
     ids = sorted(found.ids)
     for id in ids:

@@ -1,4 +1,4 @@
-"""Perceptual hashes of the images of a dataset, in memory or in files."""
+"""Compute perceptual hashes of the images of a dataset, in memory or in files."""
 
 import dataclasses
 import math
@@ -17,14 +17,14 @@ from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.masks import unpack
 from keras_vit.data.sources.source import Source
 
-# The lowest 12 x 12 frequencies. With 8 x 8, skies and blurred pictures are alike; with 16 x 16, a
-# crop changes more bits than an index can search for.
+# A hash has the lowest 12 x 12 frequencies. With 8 x 8, skies and blurred pictures are alike; with
+# 16 x 16, a crop changes more bits than an index can search for.
 HASH_SIZE = 12
 # Number of 16-bit words of a hash; the tables of the index have an entry per word.
 WORDS = HASH_SIZE**2 // 16
 _SIDE = 128
 # Crops of a test image, in 128ths of its sides: left, top, right, bottom. Any crop of up to 5 % per
-# side is near one of them. Each is hashed mirrored, too.
+# side is near one of them. The mirror image of each crop is hashed too.
 _CROPS = (
     *((0, 0, 0, 0), (2, 2, 2, 2), (5, 5, 5, 5), (2, 5, 2, 5), (5, 2, 5, 2)),
     *((1, 1, 5, 5), (1, 5, 5, 1), (5, 1, 1, 5), (5, 5, 1, 1)),
@@ -34,9 +34,9 @@ _CROPS = (
 VIEW_SIDE = 8
 # Side of the thumbnail of an image whose views are hashed.
 _COLORS_SIDE = 16
-# Standard deviation in grey levels of 255, below which an image counts as blank.
+# Images with a smaller standard deviation, in grey levels from 0 to 255, count as blank.
 _MIN_CONTRAST = 4
-# The file that records of which images the parts of a directory are.
+# The file in a directory of parts that records the hashed images.
 RECORD = "hashes.json"
 # Arrays of a part.
 _ARRAYS = ("numbers", "words", "colors", "skipped", "blank")
@@ -64,18 +64,18 @@ class Hashes:
     blank: np.ndarray
 
     def ids(self, numbers):
-        """Return the ids of examples by their numbers."""
+        """Return the ids of examples with these numbers."""
         return tuple(map(self.source.find_id, numbers.tolist()))
 
 
 def hash_images(source, all_views=False, name="images"):
     """Hash every image of a source, and keep a tiny thumbnail of it.
 
-    Blank images have no hash, which would be noise. An image that cannot be decoded is skipped.
+    Blank images get no hash, because it would be noise. Images that cannot be decoded are skipped.
 
     Args:
         source: the `Source`.
-        all_views: whether to hash crops and mirror images, too: 26 hashes per image, not one.
+        all_views: whether to also hash crops and mirror images: 26 hashes per image, not one.
         name: name of the images in the progress bar.
 
     Returns:
@@ -85,8 +85,8 @@ def hash_images(source, all_views=False, name="images"):
         ValueError: if no image can be decoded.
 
     Reference:
-        `imagehash.phash`: which of the lowest frequencies of the cosine transform of the grey
-        image are above their median.
+        `imagehash.phash`: a bit is whether a low frequency of the cosine transform of the grey
+        image is above the median.
     """
     with tqdm.tqdm(desc=name, total=source.num_examples, unit=" images") as progress:
         hashes = hash_examples(source, None, all_views, progress.update)
@@ -99,17 +99,16 @@ def hash_examples(source, numbers=None, all_views=False, on_image=None):
 
     Args:
         source: the `Source`.
-        numbers: int64 array, sorted, of the numbers of the examples; others are not read. `None`
-            for all.
+        numbers: sorted int64 array of the numbers of the examples to hash; `None` for all.
         all_views: as in `hash_images`.
         on_image: function without arguments, called after each image that could be decoded.
 
     Returns:
         `Hashes` in the order of the numbers, one per image.
     """
-    examples = source.examples if numbers is None else source.some(numbers)
+    examples = source.examples if numbers is None else source.examples_with(numbers)
     expected = source.numbers if numbers is None else numbers
-    blank, found = [], []
+    blank, rows = [], []
     for number, pixels, thumbnail in _thumbnails(source, examples).as_numpy_iterator():
         if on_image is not None:
             on_image()
@@ -118,34 +117,34 @@ def hash_examples(source, numbers=None, all_views=False, on_image=None):
             continue
         views = _views(pixels) if all_views else [pixels]
         words = np.stack([hash_pixels(view) for view in views])
-        found.append((number, words, thumbnail if all_views else view_colors(thumbnail, 0)))
+        rows.append((number, words, thumbnail if all_views else view_colors(thumbnail, 0)))
     if numbers is not None:
-        found, blank = sorted(found, key=lambda row: row[0]), sorted(blank)
-    kept, words, colors = zip(*found, strict=True) if found else ((), (), ())
+        rows, blank = sorted(rows, key=lambda row: row[0]), sorted(blank)
+    hashed, words, colors = zip(*rows, strict=True) if rows else ((), (), ())
     side, views = (_COLORS_SIDE, 2 * len(_CROPS)) if all_views else (VIEW_SIDE, 1)
     words = np.array(words, "uint16").reshape(len(words), views, WORDS)
     colors = np.array(colors, "uint8").reshape(len(colors), side, side, 3)
-    kept, blank = np.array(kept, "int64"), np.array(blank, "int64")
-    skipped = expected[~np.isin(expected, np.concatenate([kept, blank]))]
+    hashed, blank = np.array(hashed, "int64"), np.array(blank, "int64")
+    skipped = expected[~np.isin(expected, np.concatenate([hashed, blank]))]
     source.check_readable(skipped)
-    return Hashes(source, kept, words, colors, skipped, blank)
+    return Hashes(source, hashed, words, colors, skipped, blank)
 
 
 class HashParts:
-    """The hashes of the images of a large source, in files of a directory, each written once.
+    """The hashes of a large source, divided into parts, one file per part in a directory.
 
-    The images of a part and its name depend on the source and on `part_size` alone. So shards on
-    several machines write what one process would, and what is there need not be computed again.
-    Iteration yields the `Hashes` of one part after the other, and computes those that are missing.
+    The images and the file name of a part depend on the source and `part_size` alone. So several
+    machines can share the work, and existing parts need not be computed again. Iteration yields the
+    `Hashes` of one part after the other, and computes missing parts.
 
     Args:
         source: the `Source`.
-        directory: directory of the parts; it is made if it does not exist.
-        data: name of the data, which the directory records.
-        part_size: number of images in a part.
+        directory: directory of the parts, created if it does not exist.
+        data: name of the data, for the record in the directory.
+        part_size: number of images per part.
 
     Raises:
-        ValueError: if the directory is of other images.
+        ValueError: if the directory has hashes of other images.
 
     Example:
     >>> import tempfile
@@ -164,7 +163,7 @@ class HashParts:
         self, source: Source, directory: str | os.PathLike, data: str, part_size: int = 5000
     ) -> None:
         self.source, self.part_size = source, part_size
-        # `Source.some` takes sorted numbers; those of a large set are not copied for nothing.
+        # `Source.examples_with` takes sorted numbers. The numbers of a large set are rarely copied.
         is_sorted = np.all(source.numbers[:-1] <= source.numbers[1:])
         self._numbers = source.numbers if is_sorted else np.sort(source.numbers)
         self.count = math.ceil(len(self._numbers) / part_size)
@@ -185,7 +184,7 @@ class HashParts:
             yield self.write(part) if hashes is None else hashes
 
     def path(self, part):
-        """Return the file of a part."""
+        """Return the path of the file of a part."""
         return self.directory / f"part-{part:05d}-of-{self.count:05d}.npz"
 
     def numbers(self, part):
@@ -193,7 +192,7 @@ class HashParts:
         return self._numbers[part * self.part_size : (part + 1) * self.part_size]
 
     def missing(self, shard=(0, 1)):
-        """Return the parts of a shard, `(index, count)`, that are not there or not whole."""
+        """Return the parts of a shard, `(index, count)`, with a missing or incomplete file."""
         index, count = shard
         return [part for part in range(index, self.count, count) if self._load(part) is None]
 
@@ -221,25 +220,24 @@ class HashParts:
         return hashes
 
     def store(self, part, hashes):
-        """Write the file of a part, of which the `Hashes` are known."""
+        """Write the `Hashes` of a part to its file."""
         with replacing(self.path(part)) as partial:
             np.savez(partial, **{name: getattr(hashes, name) for name in _ARRAYS})
 
     def _load(self, part):
-        """Return the `Hashes` of a part, or `None` if its file is not there or not whole."""
+        """Return the `Hashes` of a part, or `None` if its file is missing or incomplete."""
         try:
             arrays = read_npz(self.path(part))
-            found = np.concatenate([arrays[name] for name in ("numbers", "skipped", "blank")])
+            numbers = np.concatenate([arrays[name] for name in ("numbers", "skipped", "blank")])
             lengths = {len(arrays[name]) for name in ("numbers", "words", "colors")}
-            is_whole = np.array_equal(np.sort(found), self.numbers(part)) and len(lengths) == 1
+            is_whole = np.array_equal(np.sort(numbers), self.numbers(part)) and len(lengths) == 1
             return Hashes(self.source, **arrays) if is_whole else None
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
-            # A disk lost it; it is written again.
             return None
 
 
 def check_decoded(num_images, num_skipped, name):
-    """Raise `ValueError` if no image of a set can be decoded."""
+    """Raise `ValueError` if no image of a dataset can be decoded."""
     if num_skipped == num_images:
         raise ValueError(
             "An image of a dataset must be a complete JPEG, PNG, GIF, BMP or still WebP file. "
@@ -249,16 +247,15 @@ def check_decoded(num_images, num_skipped, name):
 
 def hash_pixels(pixels):
     """Return the hash of a grey image, uint8 `(height, width)`, as a uint16 array `(WORDS,)`."""
-    # Imported when it is needed: it is an optional dependency.
     import imagehash
 
     bits = imagehash.phash(Image.fromarray(pixels), HASH_SIZE).hash
-    # Each word has bits of low and high frequencies, so that few images have the same word.
+    # Each word mixes bits of low and high frequencies, so that few images have the same word.
     return np.packbits(bits.reshape(-1, WORDS).T).view("uint16")
 
 
 def view_colors(colors, view):
-    """Return the thumbnail of a view, uint8 `(8, 8, 3)`, from that of its image, `(16, 16, 3)`."""
+    """Cut the thumbnail of a view, uint8 `(8, 8, 3)`, out of its image's, `(16, 16, 3)`."""
     left, top, right, bottom = np.array(_CROPS[view // 2]) * _COLORS_SIDE / _SIDE
     box = (left, top, _COLORS_SIDE - right, _COLORS_SIDE - bottom)
     image = Image.fromarray(colors).resize(2 * (VIEW_SIDE,), Image.Resampling.BILINEAR, box)
@@ -281,6 +278,6 @@ def _thumbnails(source, examples):
 
 def _views(pixels):
     for left, top, right, bottom in _CROPS:
-        part = pixels[top : _SIDE - bottom, left : _SIDE - right]
-        yield part
-        yield part[:, ::-1]
+        crop = pixels[top : _SIDE - bottom, left : _SIDE - right]
+        yield crop
+        yield crop[:, ::-1]

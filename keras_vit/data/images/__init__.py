@@ -1,1 +1,1 @@
-"""Images: headers, decoding, crops, augmentation and preprocessing."""
+"""Operations on images: decoding, resizing, crops, augmentation, and their settings."""

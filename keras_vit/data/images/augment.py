@@ -1,8 +1,8 @@
-"""Random augmentation of training images, seeded per image and per batch.
+"""RandAugment, Random Erasing, MixUp and CutMix of training images, seeded per image and batch.
 
-Layers of Keras draw from stateful generators, so that two runs of a parallel pipeline differ. Here
-each number is drawn from the seed of its image, so that runs are equal and a stopped run can be
-resumed.
+Keras layers draw from stateful generators, so two runs of a parallel pipeline differ. Here all
+random numbers are drawn from the seed of the image or batch, so that runs are reproducible and can
+be resumed.
 """
 
 import keras
@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from keras_vit.data.images import operations
 
-# `translate_const` and `cutout_const` of the original are pixels of an image of this side.
+# `translate_const` and `cutout_const` of big_vision are pixels of an image with this side.
 ORIGINAL_SIDE = 224
-# The original's `_MAX_LEVEL`; a magnitude may be greater.
+# `_MAX_LEVEL` of big_vision; a magnitude may be greater.
 _FULL_LEVEL = 10
 OPERATIONS = {
     "AutoContrast": operations.auto_contrast,
@@ -35,14 +35,14 @@ OPERATIONS = {
 
 
 class Draws(keras.random.SeedGenerator):
-    """Stateless random numbers: each is computed from the seed given to `begin`.
+    """Stateless random numbers, computed from the seed given to `begin`.
 
-    The order in which a `tf.function` draws is fixed when TensorFlow traces it, so its numbers
-    depend on the seed alone, and are the same eagerly and inside `Dataset.map`.
+    Tracing fixes the order in which a `tf.function` draws, so its numbers depend on the seed alone,
+    and are the same eagerly and inside `Dataset.map`.
     """
 
     def __init__(self):
-        # Without the variable of a generator of Keras.
+        # `super().__init__` would create a variable.
         self._seed, self._count = None, 0
 
     def begin(self, seed):
@@ -56,20 +56,21 @@ class Draws(keras.random.SeedGenerator):
 
 
 def rand_augment(layers, magnitude):
-    """Make RandAugment: operations chosen at random, with the same magnitude.
+    """Make RandAugment: operations chosen at random, all with the same magnitude.
 
-    Each layer applies one of sixteen operations, all equally likely, as in AugReg; the values are
-    truncated to whole numbers first, as the original's resizing does. At a side of 224 pixels the
-    result is the original's. Translations and Cutout, whose pixels are those of such an image, are
-    scaled by the smaller side of other images, which is ours: else 32 pixels would be emptied.
+    Each layer applies one of sixteen operations with equal probability, as in AugReg. Values are
+    truncated to integers first, as by big_vision's resizing. If the smaller side has 224 pixels,
+    the result is the same as in big_vision. For other sizes, unlike big_vision, the pixels of
+    translations and Cutout are proportional to the smaller side: otherwise an image of 32 pixels
+    would be emptied.
 
     Args:
         layers: number of operations per image.
-        magnitude: from 0 to 30, where 10 is the original's full scale; strengths grow beyond it.
+        magnitude: from 0 to 30; 10 is full scale in big_vision, and larger values are stronger.
 
     Returns:
         A function of an image, float32 `(height, width, 3)` in [0, 255], and a seed, an int tensor
-        `(2,)`, that returns an image of that shape and range, of whole numbers.
+        `(2,)`. It returns an image of the same shape and range, with integer values.
 
     Reference:
         RandAugment, arXiv 1909.13719; `pp/archive/randaug.py` of big_vision.
@@ -100,11 +101,11 @@ def rand_augment(layers, magnitude):
 
 
 def operation_arguments(level, sign=1, side=ORIGINAL_SIDE):
-    """Return a dictionary of the arguments of each operation, tuples, at a level of RandAugment.
+    """Return the arguments of each operation at a magnitude, a dictionary from names to tuples.
 
     Args:
         level: the magnitude.
-        sign: 1 or -1, by which signed arguments are multiplied.
+        sign: 1 or -1, the sign of signed arguments.
         side: smaller side of the image in pixels, an integer.
 
     Reference:
@@ -131,7 +132,7 @@ def operation_arguments(level, sign=1, side=ORIGINAL_SIDE):
 
 
 def draw_layers(layers, size, seed):
-    """Draw what is random in RandAugment.
+    """Draw the random choices of RandAugment.
 
     Args:
         layers: number of operations per image.
@@ -139,7 +140,7 @@ def draw_layers(layers, size, seed):
         seed: int tensor `(2,)`.
 
     Returns:
-        The number of the operation of each layer, int32 `(layers,)`; the sign of its argument,
+        For each layer, the index of the operation, int32 `(layers,)`; the sign of its argument,
         float32 `(layers,)`; and the center of Cutout, int32 `(layers, 2)`.
     """
     numbers = tf.random.stateless_uniform((layers, 4), seed)
@@ -150,7 +151,7 @@ def draw_layers(layers, size, seed):
 
 
 def random_erasing(share):
-    """Make Random Erasing, a function as of `rand_augment`: noise in a rectangle of some images.
+    """Make Random Erasing: a function as of `rand_augment` that adds a rectangle of noise.
 
     Reference:
         Random Erasing Data Augmentation, arXiv 1708.04896.
@@ -167,11 +168,11 @@ def random_erasing(share):
 
 
 def mixing(augmentation):
-    """Make MixUp or CutMix of a batch; if both are given, one of them per batch, at random.
+    """Make MixUp or CutMix of a batch; if both are set, one of them per batch, at random.
 
     Returns:
         A function of float32 images `(batch, height, width, 3)`, soft labels `(batch, classes)` and
-        a seed, that returns images and labels of those shapes.
+        a seed. It returns images and labels of the same shapes.
 
     Reference:
         MixUp, arXiv 1710.09412; CutMix, arXiv 1905.04899.
@@ -189,7 +190,7 @@ def mixing(augmentation):
         draws.begin(seed)
         choice = tf.random.stateless_uniform((), draws.next(), 0, len(layers), tf.int32)
         data = {"images": images, "labels": labels}
-        branches = [lambda one=one: one(dict(data), training=True) for one in layers]
+        branches = [lambda layer=layer: layer(dict(data), training=True) for layer in layers]
         mixed = tf.switch_case(choice, branches)
         return mixed["images"], mixed["labels"]
 
@@ -197,7 +198,7 @@ def mixing(augmentation):
 
 
 def _seeded(layer_class, draws):
-    """Return a subclass of a Keras layer that takes its random numbers from `draws`."""
+    """Return a subclass of a Keras layer that draws its random numbers from `draws`."""
 
     class Seeded(layer_class):
         def get_random_transformation(self, data, training=True, seed=None):

@@ -1,8 +1,8 @@
-"""Decode image files to RGB pixels, as TensorFlow functions.
+"""Decode image files to RGB pixels, with TensorFlow functions.
 
-Each works the same eagerly and inside `Dataset.map`. Functions that call Pillow cannot be exported:
-an exported graph has `decode_in_graph`, without GIF, BMP and EXIF. Files that cannot be decoded
-raise `tf.errors.InvalidArgumentError`.
+The functions work the same eagerly and inside `Dataset.map`. Functions that call Pillow cannot be
+exported: an exported graph uses `decode_in_graph`, without GIF, BMP and EXIF. Files that cannot be
+decoded raise `tf.errors.InvalidArgumentError`.
 """
 
 import functools
@@ -12,12 +12,13 @@ import re
 import keras
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 from keras_vit.core.image_spec import MAX_PIXELS
 
 JPEG, PNG, GIF, BMP = b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM"
 _JPEG_END = b"\xff\xd9"
-# Formats that are not decoded, by how their files begin.
+# Unsupported formats, with patterns of the first bytes of their files.
 _OTHER_FORMATS = {
     "TIFF": rb"II[*+]\0|MM\0[*+]",
     "JPEG 2000": rb"\0\0\0\x0cjP",
@@ -27,12 +28,12 @@ _OTHER_FORMATS = {
     "HTML or XML": rb"<",
     "a Git LFS pointer": rb"version https://git-lfs",
 }
-# Bytes in which PNG and WebP files have their sizes.
+# The first bytes of PNG and WebP files, which contain the image size.
 _HEAD = 32
 # Number of values of a tensor that a message shows.
 _SHOWN = 8
-# The colors of a pixel of a JPEG are interpolated from its neighbors. A part that is decoded alone
-# differs at its edges, by up to 16 of 255, unless the neighbors are decoded too.
+# JPEG interpolates the colors of a pixel from its neighbors. A crop that is decoded without its
+# neighbors differs at its edges, by up to 16 of 255.
 _JPEG_MARGIN = 4
 
 EXIF_ORIENTATION = 0x0112
@@ -42,8 +43,8 @@ _SIZE_RULE = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and 
 def leave_accelerators():
     """Hide accelerators from TensorFlow if it is not the backend.
 
-    TensorFlow would reserve almost all of their memory at its first operation. A program that has
-    used TensorFlow before is left as it is.
+    TensorFlow would reserve almost all of their memory at its first operation. If the program has
+    already used TensorFlow, nothing changes.
     """
     if keras.backend.backend() == "tensorflow":
         return
@@ -55,20 +56,20 @@ def leave_accelerators():
             return
 
 
-# All modules that read images import this one.
+# Every module that reads images imports this module.
 leave_accelerators()
 
 
 def decode(encoded, accurate=False):
     """Decode a JPEG, PNG, still WebP, GIF (the first frame) or BMP to RGB.
 
-    Grey becomes three equal channels, CMYK is converted, alpha is dropped, and of 16 bits the upper
-    8 are kept. The bytes determine the format, not the name.
+    Grey becomes three equal channels, CMYK is converted, alpha is dropped, and 16-bit values keep
+    their upper 8 bits. The bytes determine the format, not the name.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
-        accurate: whether the pixels of a JPEG are those of Pillow. TensorFlow computes them by a
-            faster cosine transform, as the original does, which differs by a few of 255.
+        accurate: whether to decode a JPEG to the same pixels as Pillow. By default, TensorFlow uses
+            a faster cosine transform, as in vit_jax, whose pixels differ by a few of 255.
 
     Returns:
         A uint8 tensor `(height, width, 3)`.
@@ -86,7 +87,7 @@ def decode(encoded, accurate=False):
 
 
 def decode_in_graph(encoded, accurate=False):
-    """Decode a JPEG, PNG or still WebP as `decode`, by operations that an export can have."""
+    """Decode a JPEG, PNG or still WebP as `decode`, with operations that can be exported."""
     with tf.control_dependencies([check_size(declared_size(encoded))]):
         encoded = tf.identity(encoded)
     method = "INTEGER_ACCURATE" if accurate else ""
@@ -100,13 +101,13 @@ def decode_in_graph(encoded, accurate=False):
     return tf.ensure_shape(image, (None, None, 3))
 
 
-# The same for datasets. TensorFlow visits the operations of all decoders one by one, also of those
-# that are not used, unless they are in a function that is not inlined.
+# `decode` for datasets. TensorFlow schedules the operations of all decoders, even of unused ones,
+# unless they are in a function that is not inlined.
 decode_function = tf.function(decode, autograph=False, experimental_attributes={"_noinline": True})
 
 
 def declared_size(encoded):
-    """Return the height and the width in the header of a file, before its pixels are decoded.
+    """Read the height and the width from the header of a file, without decoding its pixels.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
@@ -123,7 +124,7 @@ def declared_size(encoded):
     kind = tf.where(is_webp, tf.strings.substr(head, 12, 4), b"")
 
     def sides(width, height):
-        """Return the integers of some bytes of the header, the lowest first."""
+        """Return two integers from bytes of the header, given in little-endian order."""
         columns = tf.gather(values, [[*height], [*width]])
         return tf.reduce_sum(columns * 256 ** np.arange(len(width), dtype="int32"), axis=1)
 
@@ -142,8 +143,8 @@ def declared_size(encoded):
 
 
 def _head(encoded):
-    """Return the first bytes of a file; beyond its end they are zeros, which are not a size."""
-    # `substr` refuses a place after the end, with a message of bytes that Python cannot decode.
+    """Return the first bytes of a file, padded with zeros, which are not a valid size."""
+    # Beyond the end, `substr` raises an error whose message Python cannot decode.
     head = tf.strings.join([tf.strings.substr(encoded, 0, _HEAD), bytes(_HEAD)])
     return tf.strings.substr(head, 0, _HEAD)
 
@@ -163,9 +164,9 @@ def is_complete_jpeg(encoded):
 
 
 def require(condition, *message):
-    """Raise `tf.errors.InvalidArgumentError` unless a condition is met.
+    """Return an operation that raises `tf.errors.InvalidArgumentError` unless a condition is met.
 
-    `tf.debugging.Assert` puts the assertion in a branch, which costs more than the assertion.
+    `tf.debugging.Assert` puts the assertion in a branch, which takes longer than the assertion.
     """
     data = [tf.convert_to_tensor(part) for part in message]
     return tf.raw_ops.Assert(condition=condition, data=data, summarize=_SHOWN)
@@ -177,12 +178,12 @@ def _refuse(reason):
 
 
 def decode_jpeg_crop(encoded, begin, size):
-    """Decode a part of a JPEG: the same pixels as in the whole, in less time.
+    """Decode a crop of a JPEG. Its pixels are the same as if the whole image were decoded.
 
     Args:
         encoded: scalar string tensor, the bytes of a JPEG.
-        begin: int32 tensor `(2,)`, top and left of the part.
-        size: int32 tensor `(2,)`, height and width of the part.
+        begin: int32 tensor `(2,)`, top and left of the crop.
+        size: int32 tensor `(2,)`, height and width of the crop.
 
     Returns:
         A uint8 tensor `(*size, 3)`.
@@ -191,17 +192,17 @@ def decode_jpeg_crop(encoded, begin, size):
     first = tf.maximum(begin - _JPEG_MARGIN, 0)
     last = tf.minimum(begin + size + _JPEG_MARGIN, whole)
     window = tf.concat([first, last - first], 0)
-    part = tf.io.decode_and_crop_jpeg(encoded, window, channels=3)
-    return tf.slice(part, tf.concat([begin - first, [0]], 0), tf.concat([size, [3]], 0))
+    image = tf.io.decode_and_crop_jpeg(encoded, window, channels=3)
+    return tf.slice(image, tf.concat([begin - first, [0]], 0), tf.concat([size, [3]], 0))
 
 
 def jpeg_size(encoded):
-    """Return the height and width of a JPEG by its header, an int32 tensor `(2,)`, checked."""
+    """Read the height and width from the header of a JPEG and check them: int32 `(2,)`."""
     return check_size(tf.io.extract_jpeg_shape(encoded)[:2])
 
 
 def check_size(size):
-    """Return a size, an int32 tensor `(2,)`, checked to be from 1 to `MAX_PIXELS` pixels."""
+    """Check that a size, int32 `(2,)`, has from 1 to `MAX_PIXELS` pixels, and return it."""
     pixels = tf.reduce_prod(tf.cast(size, tf.int64))
     # Two negative sides have a positive product.
     is_possible = tf.reduce_all(size > 0) & (pixels <= MAX_PIXELS)
@@ -210,10 +211,10 @@ def check_size(size):
 
 
 def cut_and_scale(image, border, scale):
-    """Return a decoded image without `border` pixels on each side, its values times `scale`.
+    """Cut `border` pixels off each side of a decoded image, and multiply its values by `scale`.
 
     Raises:
-        tf.errors.InvalidArgumentError: if nothing would be left.
+        tf.errors.InvalidArgumentError: if no pixels would be left.
     """
     if border:
         size = tf.shape(image)[:2]
@@ -228,10 +229,11 @@ def cut_and_scale(image, border, scale):
 def read_orientation(encoded):
     """Read the EXIF orientation of a photograph, an int32 tensor from 1 to 8; 1 means upright.
 
-    Pillow reads it in Python, so it cannot be exported.
+    The function calls Pillow, so it cannot be exported.
     """
-    # `tf.numpy_function` would make a NumPy array of the bytes, which loses zeros at their end.
-    return tf.ensure_shape(tf.py_function(_read_orientation, [encoded], tf.int32), ())
+    # `tf.numpy_function` would convert the bytes to a NumPy array, which drops zeros at their end.
+    orientation = tf.py_function(lambda data: _orientation_of(data.numpy()), [encoded], tf.int32)
+    return tf.ensure_shape(orientation, ())
 
 
 def turn_upright(image, orientation):
@@ -240,7 +242,7 @@ def turn_upright(image, orientation):
     Reference:
         EXIF 2.32, tag 274.
     """
-    # Computed in the branches, so that nothing is turned in vain.
+    # Each branch turns the image itself, so that one rotation is computed, not eight.
     return tf.switch_case(
         orientation - 1, [functools.partial(_turn, image, index) for index in range(8)]
     )
@@ -258,7 +260,7 @@ def explain(error, encoded=b""):
 
     Args:
         error: `tf.errors.OpError` that a decoder raised.
-        encoded: bytes of the file, to name a format that is not decoded.
+        encoded: bytes of the file, to name an unsupported format.
 
     Returns:
         A string of one line.
@@ -273,9 +275,9 @@ def explain(error, encoded=b""):
     """
     if format := other_format(encoded):
         return format
-    # A function in Python adds its traceback.
-    if own := error.message.partition("ValueError: ")[2].partition("\n")[0]:
-        return own
+    # The message of a Python function contains a traceback.
+    if message := error.message.partition("ValueError: ")[2].partition("\n")[0]:
+        return message
     stack, node = r"Graph execution error:.*, in \S+\n", r"{{.*?}}|\[\[\w*\]\]|\[Op:\w+\].*"
     names = f"{stack}|{node}|assertion failed: "
     reason = re.sub(names, "", error.message, flags=re.DOTALL)
@@ -283,59 +285,51 @@ def explain(error, encoded=b""):
 
 
 def looks_decodable(head):
-    """Whether the first bytes of a file are those of a format that is decoded."""
+    """Whether a file seems to have a supported format, by its first bytes."""
     is_webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
     return head.startswith((JPEG, PNG, GIF, BMP)) or is_webp
 
 
 def other_format(head):
-    """Return the format that is not decoded and that the first bytes of a file show, or `None`."""
+    """Return a text that names an unsupported format, by the first bytes of a file, or `None`."""
     formats = _OTHER_FORMATS.items()
     name = next((name for name, start in formats if re.match(start, head, re.DOTALL)), None)
     return name and f"{name}, which is not decoded"
 
 
 def is_turned(encoded):
-    """Whether the bytes of a file are those of a photograph whose EXIF says that it is not upright.
+    """Whether a file, given as bytes, is a photograph that is not upright according to its EXIF.
 
     Example:
     >>> from keras_vit.data.images.decoding import is_turned
     >>> is_turned(b"no image")
     False
     """
-    # Most images have neither EXIF nor XMP, and to open one takes longer than to look for them.
+    # Most images have neither EXIF nor XMP. Searching the bytes is faster than opening the image.
     may_be = any(mark in encoded for mark in (b"Exif", b"eXIf", b"EXIF", b"Orientation"))
     return may_be and _orientation_of(encoded) != 1
 
 
-def _read_orientation(encoded):
-    return _orientation_of(encoded.numpy())
-
-
 def _orientation_of(encoded):
-    from PIL import Image
-
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             orientation = image.getexif().get(EXIF_ORIENTATION, 1)
     except Exception:
-        # Pillow raises a dozen kinds of exceptions for broken files and broken EXIF data. The
-        # decoder finds out whether the picture can be decoded.
+        # Pillow raises a dozen kinds of exceptions for broken files and broken EXIF data. Broken
+        # files are reported by the decoder.
         orientation = 1
     return int(orientation) if orientation in range(1, 9) else 1
 
 
 def _decode_by_pillow(encoded):
-    from PIL import Image
-
     try:
         with Image.open(io.BytesIO(encoded.numpy()), formats=("GIF", "BMP")) as image:
             width, height = image.size
-            # Before its pixels are decoded.
+            # Check the size before the pixels are decoded.
             if not 0 < width * height <= MAX_PIXELS:
                 raise ValueError(f"{_SIZE_RULE} {height} {width}")
             return np.asarray(image.convert("RGB"))
-    # Pillow raises a dozen kinds of errors for broken files.
+    # Pillow raises a dozen kinds of exceptions for broken files.
     except Exception as error:
         raise ValueError(re.sub(r" <.*>", "", str(error))) from error
 
@@ -344,8 +338,8 @@ def _decode_webp(encoded):
     head = _head(encoded)
     flags = tf.io.decode_raw(tf.strings.substr(head, 20, 1), tf.uint8)[0]
     is_animated = (tf.strings.substr(head, 12, 4) == b"VP8X") & (flags & 2 > 0)
-    # TensorFlow 2.21 writes beyond its memory when it decodes an animation.
+    # TensorFlow 2.21 writes beyond the end of a buffer when it decodes an animation.
     with tf.control_dependencies([require(~is_animated, "An animated WebP is not decoded")]):
         encoded = tf.identity(encoded)
-    # All channels, as 3 of an image with alpha are refused.
+    # `decode_image` raises an error for 3 channels of an image with alpha, so all are decoded.
     return tf.io.decode_image(encoded, expand_animations=False)[..., :3]

@@ -1,8 +1,9 @@
-"""The preprocessing of the original: functions of one image.
+"""Crop, resize and flip images, as vit_jax, big_vision, BiT, timm or transformers do.
 
-Each takes pixels in [0, 255] and works the same eagerly and inside `Dataset.map`; an exported graph
-can have those that do not decode. Random functions take a seed, an int tensor of shape `(2,)`, that
-determines the result.
+`ImageMaker` turns a training image from bytes into the input of a model; `evaluation_image` does so
+for evaluation, prediction and exports. All functions take pixels in [0, 255] and work the same
+eagerly and inside `Dataset.map`; functions that do not decode can be exported. The seed of a random
+function, an int tensor of shape `(2,)`, determines the result.
 """
 
 import dataclasses
@@ -32,16 +33,16 @@ CROP_ASPECT_RATIO = (3 / 4, 4 / 3)
 
 @dataclasses.dataclass(frozen=True)
 class ImageMaker:
-    """Turn the bytes of image files into what a model takes.
+    """Turn the bytes of image files into inputs of a model.
 
     Args:
         image_size: int or `(height, width)`, in pixels.
         preprocessing: the `Preprocessing`.
         scale: factor of pixel values, for datasets of zeros and ones.
-        border: width of what is cut off on each side of a decoded image, in pixels.
+        border: number of pixels to cut off each side of a decoded image.
 
     Raises:
-        ValueError: if the image size is not positive or an image is cropped from a smaller one.
+        ValueError: if the image size is not positive, or larger than the size to crop from.
     """
 
     image_size: int | tuple[int, int]
@@ -65,7 +66,7 @@ class ImageMaker:
         return (*self.image_size, 3)
 
     def mixing(self):
-        """Return a function of images, labels and a seed that mixes a batch, `None` for none."""
+        """Return a function of images, labels and a seed that mixes a batch, or `None`."""
         augmentation = self.preprocessing.augmentation
         return augment.mixing(augmentation) if augmentation.mixes else None
 
@@ -83,21 +84,20 @@ class ImageMaker:
 
         def make_image(encoded, seed):
             num = 1 + len(operations)
-            first, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, num), num)
-            image = tf.cast(self.read(encoded, first), tf.float32)
-            for operation, own_seed in zip(operations, seeds, strict=True):
-                image = operation(image, own_seed)
+            crop_seed, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, num), num)
+            image = tf.cast(self.read(encoded, crop_seed), tf.float32)
+            for operation, operation_seed in zip(operations, seeds, strict=True):
+                image = operation(image, operation_seed)
             return scale_pixels(image)
 
         return make_image
 
     def read(self, encoded, seed):
-        """Return the crop of an image, resized to `image_size`: all that a broken file fails."""
+        """Decode, crop and resize an image. If this succeeds, the file is not broken."""
         settings = self.preprocessing
-        is_decoded_in_part = settings.min_crop_area is not None and not settings.upright
-        if is_decoded_in_part and not self.border:
-            part = inception_crop(encoded, seed, settings.min_crop_area)
-            return resize_image(cut_and_scale(part, 0, self.scale), self.image_size)
+        if settings.min_crop_area is not None and not settings.upright and not self.border:
+            crop = inception_crop(encoded, seed, settings.min_crop_area)
+            return resize_image(cut_and_scale(crop, 0, self.scale), self.image_size)
         image = decode_function(encoded, settings.image_spec.antialias)
         image = cut_and_scale(image, self.border, self.scale)
         if settings.upright:
@@ -118,7 +118,7 @@ class ImageMaker:
 
 
 def resize_image(image, size):
-    """Resize an image to `(height, width)` without keeping the aspect ratio; returns float32.
+    """Resize an image to `(height, width)`, without keeping the aspect ratio, in float32.
 
     Reference:
         `vit_jax/input_pipeline.py`: bilinear with half-pixel centers, not antialiased.
@@ -127,12 +127,12 @@ def resize_image(image, size):
 
 
 def resize_small(image, smaller_side):
-    """Resize a uint8 image to a length of its smaller side, keeping the aspect ratio.
+    """Resize the smaller side of a uint8 image to a length, keeping the aspect ratio.
 
     Raises `tf.errors.InvalidArgumentError` if the result has more than `MAX_PIXELS` pixels.
 
     Reference:
-        `pp/ops_image.py` of big_vision: the mean of the area, truncated to integers.
+        `pp/ops_image.py` of big_vision: area interpolation, truncated to integers.
     """
     size = tf.cast(tf.shape(image)[:2], tf.float32)
     # 1 x 20,000 pixels would become 256 x 5,120,000.
@@ -141,7 +141,7 @@ def resize_small(image, smaller_side):
 
 
 def central_crop(image, size):
-    """Return the middle of an image that is at least as large as `size`, `(height, width)`.
+    """Return the central crop of a size `(height, width)`; the image must be at least as large.
 
     Reference:
         `pp/ops_image.py` of big_vision: an odd remainder is cut off at the bottom and right.
@@ -151,7 +151,7 @@ def central_crop(image, size):
 
 
 def random_crop(image, size, seed):
-    """Return a part of an image, of the size `(height, width)`, at a random position.
+    """Return a crop of a size `(height, width)`, at a random position.
 
     Reference:
         `input_pipeline_tf2_or_jax.py` of big_transfer.
@@ -165,14 +165,14 @@ def random_flip(image, seed):
 
 
 def inception_crop(encoded, seed, min_area=0.05):
-    """Return a part of an image with a random position, area and aspect ratio (Inception crop).
+    """Return a crop with a random position, area and aspect ratio (Inception crop).
 
-    Only the part is decoded if the image is a JPEG.
+    If the image is a complete JPEG, only the crop is decoded.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
         seed: int tensor `(2,)`.
-        min_area: smallest share of the area of the image; the largest is 1.
+        min_area: smallest share of the image's area; the largest is 1.
 
     Returns:
         A uint8 tensor of rank 3.
@@ -183,27 +183,27 @@ def inception_crop(encoded, seed, min_area=0.05):
     Reference:
         `vit_jax/input_pipeline.py`; the ratio of width to height is 3/4 to 4/3.
     """
-    part = tf.cond(
+    crop = tf.cond(
         is_complete_jpeg(encoded),
         lambda: decode_jpeg_crop(encoded, *_sample_crop(jpeg_size(encoded), seed, min_area)),
         lambda: inception_crop_of(decode_function(encoded), seed, min_area),
     )
-    return tf.ensure_shape(part, (None, None, 3))
+    return tf.ensure_shape(crop, (None, None, 3))
 
 
 def inception_crop_of(image, seed, min_area=0.05):
-    """Return the part of a decoded image that `inception_crop` takes."""
+    """Return the same crop as `inception_crop`, for a decoded image."""
     begin, size = _sample_crop(tf.shape(image)[:2], seed, min_area)
     return tf.slice(image, tf.concat([begin, [0]], 0), tf.concat([size, [-1]], 0))
 
 
 def read_evaluation_image(encoded, image_size, image_spec=WHOLE_IMAGE):
-    """Return the image of a file, as `evaluation_image` does of its pixels."""
+    """Decode the bytes of a file, and return its `evaluation_image`."""
     return evaluation_image(decode(encoded, image_spec.antialias), image_size, image_spec)
 
 
 def evaluation_image(image, image_size, image_spec=WHOLE_IMAGE):
-    """Return an image of the size `(height, width)` as in evaluation, in [-1, 1].
+    """Resize and crop an image as in evaluation, and scale its values to [-1, 1].
 
     Args:
         image: one image, or a batch of images of one size.
@@ -214,10 +214,10 @@ def evaluation_image(image, image_size, image_spec=WHOLE_IMAGE):
 
 
 def resize_as(image, image_size, image_spec):
-    """Resize and crop an image, or a batch of one size, as an `ImageSpec` says; returns float32.
+    """Resize and crop an image, or a batch of images of one size, by an `ImageSpec`, in float32.
 
     Reference:
-        `vit_jax/input_pipeline.py` for the default; Pillow's `Image.resize` if it is antialiased.
+        `vit_jax/input_pipeline.py` for the default; Pillow's `Image.resize` if antialiased.
     """
     if any(image_spec.cut_off):
         uncut = dataclasses.replace(image_spec, cut_off=(0, 0))
@@ -225,7 +225,7 @@ def resize_as(image, image_size, image_spec):
         return tf.image.crop_to_bounding_box(whole, 0, 0, *image_size)
     before_crop = [image_spec.length_before_crop(length) for length in image_size]
     if image_spec.keeps_aspect_ratio:
-        before_crop = check_size(_covering(tf.shape(image)[-3:-1], *before_crop))
+        before_crop = check_size(_covering_size(tf.shape(image)[-3:-1], *before_crop))
     method = {"lanczos": "lanczos3"}.get(image_spec.interpolation, image_spec.interpolation)
     if image_spec.antialias:
         resized = _resize_antialiased(image, before_crop, method)
@@ -240,9 +240,9 @@ def resize_as(image, image_size, image_spec):
 
 
 def _resize_antialiased(image, size, method):
-    """Resize by rows and then by columns, each rounded to [0, 255], as Pillow before 13 does.
+    """Resize by rows, then by columns, and round to [0, 255] after both, as Pillow before 13 does.
 
-    Pillow 13 begins with the columns if that is faster. Models were trained on the other order.
+    Pillow 13 begins with the columns if that is faster; models were trained with older versions.
     """
     height, width = tf.unstack(size)
     for target in ((tf.shape(image)[-3], width), (height, width)):
@@ -251,21 +251,21 @@ def _resize_antialiased(image, size, method):
     return image
 
 
-def _covering(size, height, width):
-    """Return the smallest size of the ratio of `size` that covers a height and a width.
+def _covering_size(size, height, width):
+    """Return the smallest size that has the aspect ratio of `size` and covers a height and a width.
 
     For a square, the longer side is rounded down, as in torchvision and transformers. For other
     sizes it is rounded to the nearest integer, as in timm's `ResizeKeepRatio`.
     """
-    own = tf.cast(size, tf.float64)
-    lengths = own / tf.reduce_min(own / tf.constant((height, width), tf.float64))
-    # A quotient of floats may be a little less than the integer that it stands for.
+    sides = tf.cast(size, tf.float64)
+    lengths = sides / tf.reduce_min(sides / tf.constant((height, width), tf.float64))
+    # A quotient of floats may be slightly below the exact integer.
     rounded = tf.floor(lengths + 1e-6) if height == width else tf.round(lengths)
     return tf.cast(rounded, tf.int32)
 
 
 def hyper_rule_sizes(height: int, width: int) -> tuple[int, int]:
-    """Return the image sizes of BiT-HyperRule, by the size of the images of a dataset.
+    """Return the image sizes of BiT-HyperRule for the size of a dataset's images.
 
     Args:
         height: height of the images, in pixels.

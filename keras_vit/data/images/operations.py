@@ -1,11 +1,11 @@
-"""The sixteen operations of RandAugment as AugReg used it: functions of one image.
+"""The sixteen operations of RandAugment on an image, as in AugReg.
 
-Each takes a uint8 tensor `(height, width, 3)` with values in [0, 255] and returns one of the same
-shape. Empty pixels become `GREY`, and geometric operations take the nearest pixel.
+Each function takes a uint8 tensor `(height, width, 3)` and returns one of the same shape. Pixels
+without a value become `GREY`, and geometric operations take the nearest pixel.
 
 keras-cv's Equalization, Posterization and Solarization compute the same as `equalize`, `posterize`
-and `solarize`, but of float images and in 1.7 to 4 times the time. Its other layers of these names
-compute something else.
+and `solarize`, but on float images and in 1.7 to 4 times the time. Its other layers with the names
+of operations compute something else.
 
 Reference:
     `pp/archive/autoaugment.py` of big_vision.
@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 GREY = 128
-# Integers beyond uint8 wrap around, as in the original.
+# Integers beyond uint8 wrap around, as in big_vision.
 _BYTE = 256
 _CHANNELS = 3
 _BLUR = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], "float32") / 13
@@ -26,7 +26,7 @@ _BLUR = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], "float32") / 13
 def auto_contrast(image):
     """Stretch the values of each channel to [0, 255]."""
     rows = _as_rows(image)
-    # Reducing one axis after the other is twice as fast.
+    # Reducing one axis at a time is twice as fast.
     low = tf.cast(tf.reduce_min(tf.reduce_min(image, 0), 0), tf.float32)
     high = tf.cast(tf.reduce_max(tf.reduce_max(image, 0), 0), tf.float32)
     is_flat = low == high
@@ -39,13 +39,13 @@ def auto_contrast(image):
 def equalize(image):
     """Spread the values of each channel so that all are equally frequent."""
     rows = _as_rows(image)
-    # The channels have bins of their own in one histogram.
+    # One histogram has 256 bins for each channel.
     bins = tf.cast(rows, tf.int32) + _per_row(tf.range(_CHANNELS) * _BYTE, rows)
     bins = tf.reshape(bins, [-1])
     length = _CHANNELS * _BYTE
     counts = tf.math.bincount(bins, minlength=length, maxlength=length)
     below = tf.cumsum(tf.reshape(counts, [_CHANNELS, _BYTE]), axis=1, exclusive=True)
-    # Pixels below the greatest value that occurs.
+    # The number of pixels below the greatest value of the channel.
     num_below = tf.where(below < tf.size(bins) // _CHANNELS, below, 0)
     step = tf.reduce_max(num_below, axis=1, keepdims=True) // 255
     table = tf.minimum((below + step // 2) // tf.maximum(step, 1), 255)
@@ -71,22 +71,22 @@ def rotate(image, degrees):
 def posterize(image, bits):
     """Keep the upper `bits` of each value.
 
-    TensorFlow shifts bytes by at most 7, and the original by a negative number of bits, which wraps
-    around, where `bits` is more than 8. So 0 bits and 9 bits are 1 bit.
+    TensorFlow shifts bytes by at most 7. For more than 8 bits, big_vision shifts by a negative
+    number, which wraps around. So 0 bits and 9 bits have the effect of 1 bit.
     """
     shift = min((8 - bits) % _BYTE, 7)
     return tf.bitwise.bitwise_and(image, 255 >> shift << shift)
 
 
 def solarize(image, threshold):
-    """Invert the values from `threshold` on; it wraps around: 384 is 128, and 256 is 0."""
-    # `255 - value` inverts all bits. `tf.where` is four times as slow.
+    """Invert values of at least `threshold`, which wraps around: 384 is 128, and 256 is 0."""
+    # `255 - value` is XOR with 255; `tf.where` is four times as slow.
     is_bright = tf.cast(image >= threshold % _BYTE, tf.uint8)
     return tf.bitwise.bitwise_xor(image, is_bright * 255)
 
 
 def solarize_add(image, addition):
-    """Add to the values below 128, up to 255."""
+    """Add `addition` to values below 128, up to 255."""
     is_dark = tf.cast(image < 128, tf.uint8)
     return image + is_dark * tf.minimum(255 - image, min(addition, 255))
 
@@ -100,9 +100,8 @@ def color(image, factor):
 def contrast(image, factor):
     """Move away from one grey by `factor`: 0 is grey, 1 unchanged.
 
-    The grey is a 256th of the number of pixels, at most 255: 196 at 224 x 224 pixels. It was meant
-    to be the mean value, and is in later versions of the original, but not when AugReg's models
-    were trained.
+    The grey value is the number of pixels / 256, at most 255: 196 for 224 x 224 pixels. Later
+    versions of big_vision take the mean value, but AugReg's models were trained before.
     """
     grey = tf.minimum(tf.size(image) // (_CHANNELS * 256), 255)
     return _blend(grey, image, factor)
@@ -117,23 +116,23 @@ def sharpness(image, factor):
     """Move away from the blurred image by `factor`, except at the border: 1 is unchanged."""
     blurred = tf.saturate_cast(_blur(tf.cast(image, tf.float64)), tf.uint8)
     sharp = _blend(blurred, image[1:-1, 1:-1], factor)
-    # An image of one pixel has one border, not two.
+    # In an image of one row or column, the first one is not repeated as the last one.
     last_row, last_column = image[1:][-1:], image[1:-1, 1:][:, -1:]
     middle = tf.concat([image[1:-1, :1], sharp, last_column], axis=1)
     return tf.concat([image[:1], middle, last_row], axis=0)
 
 
 def _blur(pixels):
-    """The means of 3 x 3 pixels, the middle one five times, rounded as fused float32 steps do.
+    """Return weighted means of 3 x 3 pixels, with the rounding of fused multiply-add in float32.
 
-    Rounding decides whether thirteenths are whole numbers. The convolution that the original
-    calls fuses its steps on processors with AVX-512 only, and there gave the reference.
+    Rounding decides whether multiples of 1/13 become whole numbers. The convolution of big_vision
+    uses fused multiply-add on processors with AVX-512 only; the reference values come from one.
     """
     height, width = tf.unstack(tf.maximum(tf.shape(pixels)[:2] - 2, 0))
     total = tf.zeros([height, width, _CHANNELS], tf.float32)
     for row, column in np.ndindex(3, 3):
         window = pixels[row : row + height, column : column + width]
-        # Products and sums in float64 are exact here: the only rounding is to float32.
+        # Products and sums are exact in float64: only the cast to float32 rounds.
         exact = tf.cast(total, tf.float64) + float(_BLUR[row, column]) * window
         total = tf.cast(exact, tf.float32)
     return total
@@ -150,12 +149,12 @@ def shear_y(image, level):
 
 
 def translate_x(image, pixels):
-    """Shift to the left by a number of pixels, rounded to a whole one."""
+    """Shift to the left by a number of pixels, rounded to an integer."""
     return _shift(image, [0.0, pixels])
 
 
 def translate_y(image, pixels):
-    """Shift up by a number of pixels, rounded to a whole one."""
+    """Shift up by a number of pixels, rounded to an integer."""
     return _shift(image, [pixels, 0.0])
 
 
@@ -164,7 +163,7 @@ def cutout(image, pad, center):
 
     Args:
         image: the image.
-        pad: whole number of pixels; the square is `center - pad <= place < center + pad`.
+        pad: integer; the square has the pixels with `center - pad <= index < center + pad`.
         center: int tensor `(2,)`, row and column.
     """
     top, left = tf.unstack(tf.maximum(center - pad, 0))
@@ -182,12 +181,12 @@ def _blend(start, end, factor):
 
 
 def _transform(image, first, second):
-    """Return the image whose pixel `(x, y)` is the nearest to two affine functions of them.
+    """Apply an affine transformation: pixel `(x, y)` is copied from the nearest source pixel.
 
     Args:
         image: the image.
-        first: `a, b, c` of the column `a * x + b * y + c`.
-        second: the same of the row.
+        first: `a, b, c` of the source column `a * x + b * y + c`.
+        second: `a, b, c` of the source row.
     """
     matrix = tf.stack([tf.cast(value, tf.float32) for value in (*first, *second, 0, 0)])
     return tf.raw_ops.ImageProjectiveTransformV3(
@@ -214,7 +213,7 @@ def _shift(image, pixels):
 
 
 def _as_rows(image):
-    """Return the values `(height, width * 3)`; TensorFlow broadcasts over long rows faster."""
+    """Reshape to `(height, width * 3)`, because TensorFlow broadcasts faster over long rows."""
     return tf.reshape(image, [tf.shape(image)[0], -1])
 
 

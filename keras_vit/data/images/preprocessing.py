@@ -1,6 +1,6 @@
-"""What is done to an image before a model takes it, and the published ways to do it by name.
+"""Settings of preprocessing and augmentation, and published presets of them by name.
 
-The tables need neither Keras nor TensorFlow.
+This module imports neither Keras nor TensorFlow.
 """
 
 import dataclasses
@@ -8,8 +8,8 @@ import logging
 
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 
-# The greatest magnitude in arXiv 1909.13719. The full scale of the operations is 10, and they go on
-# above it: AugReg's go up to 20.
+# The greatest magnitude in arXiv 1909.13719. Full scale is 10, but larger values are stronger:
+# AugReg uses up to 20.
 MAX_MAGNITUDE = 30
 
 
@@ -19,7 +19,7 @@ class Augmentation:
 
     Args:
         layers: number of operations of RandAugment per image; 0 for none.
-        magnitude: magnitude of RandAugment, from 0 to 30; the original's full scale is 10.
+        magnitude: magnitude of RandAugment, from 0 to 30; 10 is full scale in big_vision.
         mixup: parameter of the Beta distribution from which the share of the other image is drawn;
             0 for no MixUp.
         cutmix: the same for CutMix, which pastes a rectangle of another image.
@@ -49,14 +49,14 @@ class Augmentation:
 
     @property
     def mixes(self):
-        """Whether images are mixed with others, so that labels are soft labels."""
+        """Whether images are mixed, so that labels are soft labels."""
         return self.mixup > 0 or self.cutmix > 0
 
 
 # Section 3.4 of "How to train your ViT?" (arXiv 2106.10270), `configs/vit_i21k.py` of big_vision.
-# `light1` changes images much: at magnitude 0 Posterize keeps one bit, Solarize inverts, and Color,
-# Contrast and Brightness keep a tenth; operations without a magnitude, such as Equalize, act too.
-# `light0` occurs in names of published files, but its settings are not published.
+# `light1` changes images strongly: at magnitude 0 Posterize keeps one bit, Solarize inverts, and
+# Color, Contrast and Brightness have the factor 0.1; Equalize and others have no magnitude.
+# `light0` occurs in the names of published files, but its settings are not published.
 AUGMENTATIONS = {
     "none": Augmentation(),
     "light0": Augmentation(),
@@ -74,7 +74,7 @@ AUGMENTATIONS = {
 
 
 def find_augmentation(augmentation):
-    """Return an `Augmentation`, given itself or its name in `AUGMENTATIONS`."""
+    """Return the `Augmentation` of a name in `AUGMENTATIONS`, or the given `Augmentation`."""
     if isinstance(augmentation, Augmentation):
         return augmentation
     if augmentation not in AUGMENTATIONS:
@@ -87,25 +87,24 @@ def find_augmentation(augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class Preprocessing:
-    """The operations between an image file and the input of a model, in the order of the arguments.
+    """The operations from an image file to the input of a model, in the order of the arguments.
 
     The image is decoded to RGB, cropped, resized to `image_size` (bilinear, half-pixel centers, not
-    antialiased), flipped, augmented and scaled to [-1, 1]. Without arguments the whole image is
-    resized, its aspect ratio is not kept.
+    antialiased), flipped, augmented and scaled to [-1, 1]. By default, the whole image is resized
+    without keeping its aspect ratio.
 
     Args:
-        upright: whether to turn photographs as their EXIF orientation says.
+        upright: whether to turn photographs by their EXIF orientation.
         min_crop_area: smallest share of an image's area in a random crop; `None` for no crop.
-        random_crop_from: side in pixels of the square to which images are resized before a random
-            part of `image_size` is cut out, at least `image_size`; `None` for no such crop.
-        central_crop_from: smaller side in pixels to which images are resized before the middle is
-            cut out, at least `image_size`; `None` for no such crop.
-        image_spec: how images are resized where none of these crops is given: a
+        random_crop_from: side of the square to which images are resized before a random crop of
+            `image_size`, at least `image_size`, in pixels; `None` for no such crop.
+        central_crop_from: smaller side to which images are resized before a central crop of
+            `image_size`, at least `image_size`, in pixels; `None` for no such crop.
+        image_spec: how images are resized without any of these crops: a
             `keras_vit.core.image_spec.ImageSpec`, such as `model.image_spec`.
         flip: whether to flip images left and right at random; `"always"` flips all of them.
         augmentation: a name of `keras_vit.data.AUGMENTATIONS` or a `keras_vit.data.Augmentation`.
-        one_hot: whether labels are soft labels, as they always are where the augmentation mixes
-            images.
+        one_hot: whether labels are soft labels; if the augmentation mixes images, they always are.
 
     Raises:
         ValueError: if a value is out of range or more than one crop is given.
@@ -151,10 +150,10 @@ class Preset:
     """A published way to prepare images.
 
     Args:
-        training: the `Preprocessing` of training images, or a dictionary to it from the image sizes
-            it was published for.
+        training: the `Preprocessing` of training images, or a dictionary from the image sizes that
+            are published to a `Preprocessing`.
         evaluation: the same for evaluation.
-        source: file of the original that it was taken from.
+        source: repository and files that have the settings.
     """
 
     training: Preprocessing | dict[int, Preprocessing]
@@ -162,7 +161,7 @@ class Preset:
     source: str
 
 
-# Settings that may change an image in each pass.
+# Settings that may change images at random.
 RANDOM = ("min_crop_area", "random_crop_from", "flip", "augmentation")
 _CROP_AND_FLIP = Preprocessing(min_crop_area=0.05, flip=True)
 PRESETS = {
@@ -186,18 +185,18 @@ PRESETS = {
 def find_preprocessing(preprocessing, training, image_size, **changes):
     """Return the `Preprocessing` for a value of the argument `preprocessing` of `load`.
 
-    `changes` replace its fields. A warning is logged if images that are not for training would be
-    changed at random.
+    `changes` replace its fields. A warning is logged if images would be changed at random although
+    `training` is false.
 
     Raises `ValueError` if there is no such preset, or it was not published for the image size.
     """
-    found = dataclasses.replace(_find(preprocessing, training, image_size), **changes)
-    if not training and (names := [name for name in RANDOM if _is_random(getattr(found, name))]):
+    result = dataclasses.replace(_find(preprocessing, training, image_size), **changes)
+    if not training and (names := [name for name in RANDOM if _is_random(getattr(result, name))]):
         logging.getLogger("keras_vit").warning(
             "`%s` changes images at random, though `training=True` is not given: results will vary",
             "`, `".join(names),
         )
-    return found
+    return result
 
 
 def _is_random(value):
@@ -215,14 +214,14 @@ def _find(preprocessing, training, image_size):
             f"`preprocessing` must be one of {', '.join(PRESETS)}, or a `Preprocessing`. "
             f"Received: preprocessing={preprocessing!r}"
         )
-    found = preset.training if training else preset.evaluation
-    if isinstance(found, Preprocessing):
-        return found
+    by_size = preset.training if training else preset.evaluation
+    if isinstance(by_size, Preprocessing):
+        return by_size
     height, width = image_size if isinstance(image_size, (tuple, list)) else 2 * (image_size,)
-    if height != width or height not in found:
+    if height != width or height not in by_size:
         raise ValueError(
             f"`preprocessing={preprocessing!r}` is published for images of "
-            f"{' and '.join(map(str, found))} pixels; give a `Preprocessing` for others. "
+            f"{' and '.join(map(str, by_size))} pixels; give a `Preprocessing` for others. "
             f"Received: image_size={image_size!r}"
         )
-    return found[height]
+    return by_size[height]

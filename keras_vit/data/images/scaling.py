@@ -1,4 +1,4 @@
-"""Scale pixel values to the range of the models."""
+"""`preprocess`: scale pixel values from [0, 255] to [-1, 1], the range of the models."""
 
 import logging
 from typing import Any
@@ -8,18 +8,18 @@ import numpy as np
 
 from keras_vit.core.image_spec import MAX_NORMALIZED
 
-# Interpolation of pixels goes below zero by a smaller share of the largest value.
+# Interpolated pixels go below zero by less than this share of the largest value.
 _OVERSHOOT_SHARE = 0.25
-# Interpolation can overshoot the range at sharp edges.
+# Interpolated pixels can exceed [0, 255] by this margin at sharp edges.
 _MARGIN = 63.75
 
 
 def preprocess(images: Any) -> Any:
     """Scale pixel values from [0, 255] to [-1, 1], the range that all the models take.
 
-    Floating-point values may exceed [0, 255] a little, as interpolation does at sharp edges. A
-    warning is logged for those that are not black and lie within [-1, 1] or on both sides of zero,
-    as they do when images were scaled before.
+    Floating-point values may slightly exceed [0, 255], as after interpolation at sharp edges. A
+    warning is logged if they seem to be scaled already: within [-1, 1] or on both sides of zero,
+    but not all zero.
 
     Args:
         images: array or tensor of any shape with values in [0, 255]; integers become float32.
@@ -29,8 +29,7 @@ def preprocess(images: Any) -> Any:
 
     Raises:
         ValueError: if the images are not numbers, integers are not in [0, 255], or floating-point
-            values are NaN or not in [-63.75, 318.75]. Tensors without values, in a traced function,
-            are not checked.
+            values are NaN or not in [-63.75, 318.75]. Symbolic tensors are not checked.
 
     Reference:
         `vit_jax/input_pipeline.py`.
@@ -45,7 +44,7 @@ def preprocess(images: Any) -> Any:
 
 
 def scale_pixels(images):
-    """Compute `preprocess` of an array or a tensor without checks, for pixels of decoded files."""
+    """Scale an array or a tensor as `preprocess`, without checks, for pixels of decoded files."""
     if isinstance(images, np.ndarray | np.generic):
         images = np.asarray(images, "float32")
     elif "int" in str(images.dtype):
@@ -61,20 +60,20 @@ def _check_values(images):
         raise ValueError(f"`images` must be numbers from 0 to 255. Received: dtype {dtype}")
     try:
         values = np.asarray(keras.ops.convert_to_numpy(images))
-    # Each framework has its own error for a tensor without values, as in a traced function.
+    # Each framework raises another error for symbolic tensors.
     except Exception:
         return
     if not values.size:
         return
     bounds = low, high = float(values.min()), float(values.max())
     margin = 0 if is_integer else _MARGIN
-    # NaN is not within any bounds.
+    # This condition is also true for NaN.
     if not (low >= -margin and high <= 255 + margin):
         raise ValueError(
             "`images` must be in [0, 255], floating-point values in "
             f"[{-_MARGIN}, {255 + _MARGIN}]. Received: values from {low} to {high}"
         )
-    # Integers of so few values are dark pixels.
+    # Integers from 0 to 1 are dark pixels, not scaled ones.
     is_dark = is_integer or (low, high) == (0, 0)
     is_centered = high <= MAX_NORMALIZED and low < -_OVERSHOOT_SHARE * abs(high)
     if not is_dark and (is_centered or (low >= -1 and high <= 1)):

@@ -1,1 +1,1 @@
-"""What images are read from: folders, TFRecord files, TensorFlow Datasets, digits."""
+"""Sources of images: folders, CSV files, TFRecord files, TensorFlow Datasets and others."""

@@ -1,4 +1,4 @@
-"""Image files with several labels each, listed in CSV files."""
+"""Multi-label image files, listed in CSV files."""
 
 import csv
 import pathlib
@@ -13,29 +13,30 @@ from keras_vit.data.sources.splits import SPLITS
 def csv_file(path, split, classes=None, shard=(0, 1)):
     """Find the images of a split in a CSV file with lines such as `cats/1.jpg,cat outdoors`.
 
-    A path is relative to the folder of the CSV file, and is the id; a missing file is skipped.
-    Labels, if any, are separated by spaces, or by the `|` or `;` that some line has. A first line
-    whose path has no suffix and does not exist is a header. Images are divided as those of a
-    folder; a directory has `train.csv` and perhaps `validation.csv` and `test.csv` instead. Images
-    without a label of `classes` are kept. Other arguments and errors are as in `folder`.
+    Paths are relative to the folder of the CSV file, and serve as ids; a missing file is skipped.
+    Labels, if any, are separated by spaces, or by `|` or `;` if some line contains it. A first line
+    whose path has no suffix and does not exist is a header. One CSV file is divided into splits
+    like a folder of images. If `path` is a directory, it has `train.csv`, and optionally
+    `validation.csv` and `test.csv`. Images without a label of `classes` are kept. Other arguments
+    and errors are as in `folder`.
     """
     path = pathlib.Path(path).expanduser()
-    given = {"train": path}
+    present = {"train": path}
     if path.is_dir():
         files = {name: path / f"{name}.csv" for name in SPLITS}
-        given = {name: file for name, file in files.items() if name == "train" or file.is_file()}
-    root = given["train"].parent
-    rows = {name: _read(file) for name, file in given.items()}
-    texts = "".join(text for part in rows.values() for text in part.values())
+        present = {name: file for name, file in files.items() if name == "train" or file.is_file()}
+    root = present["train"].parent
+    rows = {name: _read(file) for name, file in present.items()}
+    texts = "".join(text for texts in rows.values() for text in texts.values())
     separator = next((mark for mark in "|;" if mark in texts), None)
-    known, found = [], {}
-    for name, part in rows.items():
-        labels = [set(map(str.strip, text.split(separator))) - {""} for text in part.values()]
-        known.append(sorted(set().union(*labels)))
-        (kept,) = files_of_split(root, given, name, {".": list(part)}, split).values()
-        own = dict(zip(part, labels, strict=True))
-        found |= {image: own[image] for image in kept}
-    names, *others = known
+    label_sets, labels_of = [], {}
+    for name, texts in rows.items():
+        labels = [set(map(str.strip, text.split(separator))) - {""} for text in texts.values()]
+        label_sets.append(sorted(set().union(*labels)))
+        (images,) = files_of_split(root, present, name, {".": list(texts)}, split).values()
+        by_image = dict(zip(texts, labels, strict=True))
+        labels_of |= {image: by_image[image] for image in images}
+    names, *others = label_sets
     if unknown := sorted(set().union(*others) - set(names)):
         raise ValueError(
             f"The labels of `csv:PATH` must be those of `train`, {', '.join(names)}. "
@@ -43,9 +44,10 @@ def csv_file(path, split, classes=None, shard=(0, 1)):
         )
     if classes is not None:
         _, _, names = select_classes(np.arange(len(names)), names, classes)
-    paths = [str(root / image) for image in found]
-    labels = np.array([[name in own for name in names] for own in found.values()], "float32")
-    options = {"has_no_splits": given == {"train": path}, "samples_by_id": True}
+    paths = [str(root / image) for image in labels_of]
+    multi_hot = [[name in image_labels for name in names] for image_labels in labels_of.values()]
+    labels = np.array(multi_hot, "float32")
+    options = {"has_no_splits": present == {"train": path}, "samples_by_id": True}
     return files_source(root, split, paths, labels, names, shard, **options)
 
 
@@ -58,17 +60,17 @@ def _read(file):
             raise ValueError(
                 f"A CSV file must be well-formed. Received: {str(file)!r}, {error}"
             ) from error
-    found = {}
+    texts = {}
     for number, row in enumerate(rows, 1):
         image = pathlib.PurePosixPath(row[0].strip() if row else "")
         is_header = not image.suffix and not (file.parent / image).exists()
         if not row or (number == 1 and is_header):
             continue
-        if len(row) != 2 or str(image) in found:
+        if len(row) != 2 or str(image) in texts:
             raise ValueError(
                 "`csv:PATH` must have one line for each image: its path, relative to the "
                 "folder of the file, and its labels, as in `cats/1.jpg,cat outdoors`. "
                 f"Received: line {number} of {str(file)!r}, {','.join(row)!r}"
             )
-        found[str(image)] = row[1]
-    return found
+        texts[str(image)] = row[1]
+    return texts

@@ -1,4 +1,4 @@
-"""Features of images that are computed once, as the examples of a dataset."""
+"""Features of images, computed once, as the examples of a `Source`: for training only a head."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ def compute_features(dataset, extract):
 
     Args:
         dataset: a dataset of `keras_vit.data.load` that ends.
-        extract: function from a batch of images to an array with a row for each.
+        extract: function from a batch of images to an array with one row per image.
 
     Returns:
         `(features, labels)`, two arrays.
@@ -26,7 +26,7 @@ def compute_features(dataset, extract):
         explaining_errors(dataset),
         tqdm.tqdm(total=dataset.info.num_examples, unit="image", desc="features") as progress,
     ):
-        # One pass, so that an image and its label are skipped together.
+        # Images and labels are read in one pass, so that both are skipped together.
         for images, labels in dataset.as_numpy_iterator():
             all_features.append(np.asarray(extract(images)))
             all_labels.append(labels)
@@ -35,31 +35,31 @@ def compute_features(dataset, extract):
 
 
 def feature_source(source, features, labels, skipped):
-    """Return the examples of a `Source` with features in place of images.
+    """Return the examples of a `Source` with features instead of images.
 
     Args:
         source: a `Source`.
-        features: float32 array with a row for each image that was not skipped, in order.
-        labels: array of their labels.
-        skipped: ids of the examples that were skipped.
+        features: float32 array with one row per image that was not skipped, in order.
+        labels: array of the labels of these images.
+        skipped: ids of the skipped images.
 
     Returns:
-        A `Source` without the skipped examples, of which a `FeatureMaker` makes the features.
+        A `Source` without the skipped examples. A `FeatureMaker` reads its payloads.
     """
     numbers = source.numbers[~np.isin(source.numbers, source.find_numbers(skipped))]
     payloads = np.array([row.tobytes() for row in features.astype("float32")], dtype=object)
     examples = tf.data.Dataset.from_tensor_slices((numbers, payloads, labels))
-    return source.holding(examples, numbers=numbers, shuffle_buffer=max(len(numbers), 1))
+    return source.with_examples(examples, numbers=numbers, shuffle_buffer=max(len(numbers), 1))
 
 
 @dataclasses.dataclass(frozen=True)
 class FeatureMaker:
-    """Make features of a shape from the payloads of `feature_source`, as an `ImageMaker` images."""
+    """Make features from the payloads of `feature_source`, with the methods of an `ImageMaker`."""
 
     shape: tuple[int, ...]
 
     def make(self):
-        """Return a function of a payload and a seed, which is not used."""
+        """Return a function of a payload and an unused seed that returns the features."""
         return self.read
 
     def read(self, payload, seed):

@@ -1,12 +1,12 @@
-"""Folders of image files: which folders are classes and splits, and which files are images.
+"""Folders of image files: find classes, splits and images, and divide images into missing splits.
 
-A split that has no folder is taken from the others. The division of the images is recorded in the
-folder, so that no image ever changes its split.
+The division is recorded in the folder, so that no image ever changes its split.
 """
 
 import collections
 import contextlib
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -32,16 +32,16 @@ from keras_vit.data.sources.splits import (
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 # Bytes needed to recognize a format, ISO media files (HEIC, AVIF) included.
 _HEAD = 32
-# Its name is hidden, so that it does not count as a class or an image.
+# A hidden file, which does not count as a class or an image.
 RECORD = ".keras_vit_division.json"
-_WHAT = (
+_EXPLANATION = (
     "Which images keras_vit trains, validates and tests on. Keep this file with the images: it "
     "lets every image keep its split when others are added or deleted."
 )
 
 
 def folder(path, split, classes=None, shard=(0, 1)):
-    """Find the image files of a split: one folder per class, perhaps below folders of splits.
+    """Find the image files of a split: one folder per class, or such folders in folders of splits.
 
     Args:
         path: path of the folder.
@@ -56,43 +56,44 @@ def folder(path, split, classes=None, shard=(0, 1)):
         ValueError: if the folder does not have this layout.
     """
     root = pathlib.Path(path).expanduser()
-    given = find_splits(root)
-    left_out = _count_others(root, given)
-    given = given or {"train": root}
-    split_ranges(split, given)
-    names = _folders(given["train"])
-    # Images of all the splits would be trained on.
-    for name in {*names}.union(*(_folders(given["train"] / name) for name in names)):
+    present = find_splits(root)
+    left_out = _count_others(root, present)
+    present = present or {"train": root}
+    split_ranges(split, present)
+    names = _folders(present["train"])
+    # Such a folder is a misplaced split: its images would be trained on.
+    for name in {*names}.union(*(_folders(present["train"] / name) for name in names)):
         if any(_is_named_as(name, split) for split in SPLIT_NAMES):
             raise ValueError(
                 "A class, and a folder in it, must not have the name of a split. "
-                f"Received: a folder {name!r} in {str(given['train'])!r}"
+                f"Received: a folder {name!r} in {str(present['train'])!r}"
             )
-    _warn_of_other_divisions(root, _shares(given, "train"))
-    if given["train"] != root and len(given) < len(SPLITS):
-        folders = {name: f"{place.name}/" for name, place in given.items()}
+    _warn_of_other_divisions(root, _shares(present, "train"))
+    if present["train"] != root and len(present) < len(SPLITS):
+        folders = {name: f"{place.name}/" for name, place in present.items()}
         log_once(logging.INFO, f"{root}: {describe_splits(folders)}")
     paths, labels = [], []
-    for name, place in given.items():
-        listed = {}
+    for name, place in present.items():
+        classes_of_split = {}
         if unknown := sorted(set(_folders(place)) - set(names)):
             raise ValueError(
                 f"The classes in {str(place)!r} must be those of `train`. Received: {unknown}"
             )
-        for below in (place / name_of_class for name_of_class in names):
-            found, others = list_images(below) if below.is_dir() else ([], {})
-            if name == "train" and not found:
+        for class_folder in (place / class_name for class_name in names):
+            images, reasons = list_images(class_folder) if class_folder.is_dir() else ([], {})
+            if name == "train" and not images:
                 raise ValueError(
                     "Every class must have images: add some to its folder, or remove it. Received: "
-                    f"{str(below)!r}, which has none. {describe_left_out(others)}".rstrip()
+                    f"{str(class_folder)!r}, which has none. {describe_left_out(reasons)}".rstrip()
                 )
-            listed[id_of(below, root)] = [id_of(path, root) for path in found]
-            left_out.update(others)
-        for label, ids in enumerate(files_of_split(root, given, name, listed, split).values()):
+            classes_of_split[id_of(class_folder, root)] = [id_of(path, root) for path in images]
+            left_out.update(reasons)
+        files = files_of_split(root, present, name, classes_of_split, split)
+        for label, ids in enumerate(files.values()):
             paths += [str(root / id) for id in ids]
             labels += [label] * len(ids)
     options = {
-        "has_no_splits": given == {"train": root},
+        "has_no_splits": present == {"train": root},
         "samples_by_id": True,
         "left_out": +left_out,
     }
@@ -104,7 +105,7 @@ def files_source(root, split, paths, labels, names, shard, classes=None, **optio
     """Return the image files of a split below a folder as a `Source`; see `from_arrays`."""
     if classes is not None:
         keep, labels, names = select_classes(labels, names, classes)
-        paths, labels = [path for path, kept in zip(paths, keep, strict=True) if kept], labels[keep]
+        paths, labels = list(itertools.compress(paths, keep)), labels[keep]
     if not paths:
         raise ValueError(
             f"The split {split!r} of the folder {str(root)!r} must have an image. "
@@ -116,7 +117,7 @@ def files_source(root, split, paths, labels, names, shard, classes=None, **optio
         labels,
         names,
         find_id=lambda number: id_of(paths[number], root),
-        part=slice(shard[0], None, shard[1]),
+        indices=slice(shard[0], None, shard[1]),
         read=tf.io.read_file,
         path_of=lambda number: paths[number],
         **options,
@@ -132,8 +133,8 @@ def id_of(path, root):
 
 
 def find_splits(root):
-    """Return the folders that are named like splits, a dictionary from the names of splits."""
-    given = {}
+    """Find the folders that are named like splits: a dictionary from splits to folders."""
+    present = {}
     for split in SPLIT_NAMES:
         found = [name for name in _folders(root) if _is_named_as(name, split)]
         if len(found) > 1:
@@ -142,8 +143,8 @@ def find_splits(root):
                 f"Received: {str(root)!r} with {'/ and '.join(found)}/"
             )
         if found:
-            given[split] = root / found[0]
-    return given
+            present[split] = root / found[0]
+    return present
 
 
 def _is_named_as(name, split):
@@ -155,33 +156,33 @@ def _folders(folder, is_hidden=False):
     return sorted(name for name in names if name.startswith(".") == is_hidden)
 
 
-def _count_others(root, given):
-    """Count the files that belong to no class, by reason."""
+def _count_others(root, present):
+    """Count the files outside of all classes, by reason."""
     left_out = collections.Counter()
-    if given:
-        for name in sorted(set(_folders(root)) - {folder.name for folder in given.values()}):
-            files, others = list_images(root / name)
-            left_out[f"in {name}/, which is not a split"] = len(files) + others.total()
-    for folder in {root, *given.values()}:
+    if present:
+        for name in sorted(set(_folders(root)) - {folder.name for folder in present.values()}):
+            images, reasons = list_images(root / name)
+            left_out[f"in {name}/, which is not a split"] = len(images) + reasons.total()
+    for folder in {root, *present.values()}:
         files = (entry for entry in folder.iterdir() if not entry.is_dir())
         left_out["outside of a folder of a class"] += sum(file.name != RECORD for file in files)
-        # It may be a class by mistake.
+        # A hidden folder may be a class that was hidden by mistake.
         left_out.update(f"hidden folder {name}/" for name in _folders(folder, is_hidden=True))
     return left_out
 
 
 def list_images(folder):
-    """List the image files below a folder; linked folders are followed at every level.
+    """List the image files below a folder, and below linked folders at every level.
 
-    An image is recognized by its suffix or its first bytes: a JPEG may be called `.jfif`, `.JPE` or
-    have no suffix.
+    An image is recognized by its suffix or its first bytes: a JPEG may have the suffix `.jfif` or
+    `.JPE`, or no suffix.
 
     Args:
         folder: path of the folder.
 
     Returns:
         `(paths, left_out)`: sorted strings, and a `collections.Counter` of the other files by the
-        reason for which they are left out. A hidden folder counts as one.
+        reason to leave them out. A hidden folder counts as one file.
     """
     paths, left_out = [], collections.Counter()
     for path in _walk(pathlib.Path(folder), ()):
@@ -193,17 +194,17 @@ def list_images(folder):
     return sorted(paths), left_out
 
 
-def _walk(folder, above):
+def _walk(folder, parents):
     """Yield the files below a folder, and hidden folders instead of their files.
 
     Links to a parent folder are not followed.
     """
     place = os.path.realpath(folder)
-    if place in above:
+    if place in parents:
         return
     for entry in os.scandir(folder):
         if entry.is_dir() and not entry.name.startswith("."):
-            yield from _walk(pathlib.Path(entry.path), (*above, place))
+            yield from _walk(pathlib.Path(entry.path), (*parents, place))
         elif entry.name != RECORD:
             yield pathlib.Path(entry.path)
 
@@ -215,7 +216,7 @@ def _reason_to_leave_out(path):
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        # TensorFlow cannot open it, and its id could not be written.
+        # TensorFlow cannot open such a file, and its id could not be written.
         return "name is not UTF-8"
     if not path.is_file():
         return "broken link" if path.is_symlink() else "not a regular file"
@@ -232,7 +233,7 @@ def _reason_to_leave_out(path):
 
 
 def describe_left_out(left_out):
-    """Describe in one line what was left out, most frequent reason first.
+    """Describe the left-out files in one line, most frequent reason first.
 
     Args:
         left_out: a `collections.Counter` of `list_images`.
@@ -248,18 +249,18 @@ def describe_left_out(left_out):
         return ""
     reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
     total = sum(left_out.values())
-    what = "files or folders are" if total > 1 else "file or folder is"
-    text = f"{total} {what} left out: {reasons}"
-    # Reasons may contain names of folders.
+    subject = "files or folders are" if total > 1 else "file or folder is"
+    text = f"{total} {subject} left out: {reasons}"
+    # Reasons may contain names of folders, which need not be printable.
     return printable(text.encode("utf-8", "backslashreplace").decode())
 
 
 def short_names(files):
-    """Return for each file its name or, if names repeat, its path below the common folder.
+    """Map each file to its name or, if names repeat, to its path below the common folder.
 
-    A name never leads out of a folder, so that it can name an output: it has no `..` and no root.
+    Names are relative and contain no `..`, so that they are safe as names of outputs.
     """
-    # Not resolved: several links may lead to one folder.
+    # Links are not resolved, because several links may lead to one folder.
     paths = {file: pathlib.Path(os.path.normpath(pathlib.Path(file).absolute())) for file in files}
     counts = collections.Counter(path.name for path in paths.values())
     common = os.path.commonpath([path.parent for path in paths.values()])
@@ -272,52 +273,52 @@ def short_names(files):
 # Division.
 
 
-def files_of_split(root, given, name, classes, split):
-    """Choose the files of one of the given splits that belong to a split.
+def files_of_split(root, present, name, classes, split):
+    """Choose the files of a present split that belong to the requested split.
 
     Args:
         root: `pathlib.Path` of the folder.
-        given: the names of the splits that the dataset has.
-        name: the given split whose files are divided.
+        present: names of the splits that the dataset has.
+        name: the present split to take files from.
         classes: as in `divide`.
-        split: as in `load`.
+        split: the requested split, as in `load`.
 
     Returns:
-        A dictionary as `classes`, with the paths that belong to `split`.
+        A dictionary as `classes`, with only the paths that belong to `split`.
     """
-    shares = _shares(given, name)
+    shares = _shares(present, name)
     wanted = set(split_names(split)) & set(shares)
     if not wanted or wanted == set(shares):
         return {folder: paths if wanted else [] for folder, paths in classes.items()}
-    found = divide(root, classes, shares)
+    splits = divide(root, classes, shares)
     return {
-        folder: [path for path in paths if found[path] in wanted]
+        folder: [path for path in paths if splits[path] in wanted]
         for folder, paths in classes.items()
     }
 
 
-def _shares(given, given_split):
-    """Return the fractions of a given split that belong to each split."""
+def _shares(present, source_split):
+    """Return the fractions of a present split that belong to each split."""
     return {
         name: (start, stop)
         for name in SPLITS
-        for part, start, stop in split_ranges(name, given)
-        if part == given_split
+        for part, start, stop in split_ranges(name, present)
+        if part == source_split
     }
 
 
 def divide(root, classes, shares):
     """Divide the files of a folder into splits, such that no file ever changes its split.
 
-    A hash of its name chooses the split of a file, unless that split already has its share of the
-    class; then the split that lacks most gets it. The result is recorded in the folder: files added
-    later are divided in the same way, and recorded files keep their split. Equal folders without a
-    record are divided equally on every machine.
+    The hash of a file's name chooses its split. If this split already has its share of the class,
+    the file goes to the split that lacks most files. The result is recorded in the folder: recorded
+    files keep their splits, and files added later are divided in the same way. Equal folders
+    without a record are divided equally on every machine.
 
     Args:
         root: `pathlib.Path` of the folder.
-        classes: dictionary from the path of each class's folder, relative to `root`, to the paths
-            of its files, relative to `root` too; all in POSIX form.
+        classes: dictionary from the path of each class's folder to the paths of its files, all
+            relative to `root` and in POSIX form.
         shares: dictionary from names of splits to `(start, stop)`, fractions of each class that
             follow one another from 0 to 1.
 
@@ -334,14 +335,14 @@ def divide(root, classes, shares):
         divisions = _read(root)
         key = _describe(shares)
         recorded = divisions.get(key, {})
-        found = dict(recorded)
-        # A copy of the folder may have letters with accents in another Unicode form.
+        splits = dict(recorded)
+        # A copy of the folder may have accented letters in another Unicode form.
         known = {_normalized(path): split for path, split in recorded.items()} | recorded
         for folder, paths in classes.items():
-            found |= _divide_class(folder, paths, shares, known)
-        if len(found) > len(recorded):
-            _write(root, {**divisions, key: found})
-    return found
+            splits |= _divide_class(folder, paths, shares, known)
+        if len(splits) > len(recorded):
+            _write(root, {**divisions, key: splits})
+    return splits
 
 
 def _divide_class(folder, paths, shares, known):
@@ -365,20 +366,20 @@ def _divide_class(folder, paths, shares, known):
 
 
 def _place(folder, path):
-    """Return a number from 0 to 1, from the name of a file below the folder of its class."""
+    """Hash the path of a file, relative to the folder of its class, to a number from 0 to 1."""
     name = _normalized(str(pathlib.PurePosixPath(path).relative_to(folder)))
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
-    # 53 bits, as many as a float has: the number stays below 1.
+    # A float has 53 bits; more would be rounded up to 1.
     return int.from_bytes(digest[:8]) // 2**11 / 2**53
 
 
 def _normalized(path):
-    """Return a path in one Unicode form, in which file systems differ."""
+    """Return a path in one Unicode form, because file systems differ in it."""
     return unicodedata.normalize("NFC", path)
 
 
 def _warn_of_other_divisions(root, shares):
-    """Log a warning if a folder was divided when it had folders of other splits."""
+    """Log a warning if the record has a division from when the folder had other split folders."""
     if others := [f"({other})" for other in _read(root) if other != _describe(shares)]:
         log_once(
             logging.WARNING,
@@ -392,7 +393,7 @@ def _describe(shares):
 
 
 def _read(root):
-    """Return the recorded divisions: for each description of shares, splits by path."""
+    """Return the recorded divisions: for each description of shares, the split of each path."""
     path = root / RECORD
     if not path.exists():
         return {}
@@ -405,12 +406,12 @@ def _read(root):
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{str(path)!r} must be the division of the folder as this package recorded it; "
-            f"restore it, or delete it to divide the images anew. Received: {error}"
+            f"restore it, or delete it to divide the images again. Received: {error}"
         ) from error
 
 
 def _write(root, divisions):
-    record = {"what": _WHAT, "divisions": {}}
+    record = {"what": _EXPLANATION, "divisions": {}}
     for key, splits in divisions.items():
         listed = collections.defaultdict(list)
         for path in sorted(splits):

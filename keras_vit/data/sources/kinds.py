@@ -1,6 +1,7 @@
-"""The kinds of datasets that `load` finds by name; `named_datasets.py` has the others.
+"""The kinds of datasets that `load` finds by name, such as `folder:PATH`, in one table.
 
-The table itself needs neither Keras nor TensorFlow.
+`named_datasets.py` has the table of datasets with names of their own, such as `cifar10`. This
+module imports neither Keras nor TensorFlow.
 """
 
 import dataclasses
@@ -18,11 +19,11 @@ class SourceKind:
         name: the name of the dataset, or the part of it before the colon.
         function: `module:function` in this folder. It takes the part after the colon, if there is
             one, the split and `shard`, and returns a `Source`.
-        takes: arguments of `find_source` that the function takes, too: `classes` or `data_dir`.
-        placeholder: the part after the colon in help and errors; `None` for no such part.
-        is_path: whether the part after the colon is a path. Then it is made absolute in records,
-            and `evaluate` and `deduplicate` report the size of a split that is divided.
-        splits: names of the splits that there can be.
+        takes: other arguments of `find_source` that the function takes: `classes` or `data_dir`.
+        placeholder: the part after the colon in help texts and errors; `None` for no such part.
+        is_path: whether the part after the colon is a path. Paths are made absolute in records, and
+            `evaluate` and `deduplicate` report the sizes of the splits of such a dataset.
+        splits: names of the possible splits.
     """
 
     name: str
@@ -34,7 +35,7 @@ class SourceKind:
 
     @property
     def pattern(self):
-        """The names of this kind, in help and errors."""
+        """The form of names of this kind, for help texts and errors."""
         return self.name if self.placeholder is None else f"{self.name}:{self.placeholder}"
 
     def find(self, argument, split, **options):

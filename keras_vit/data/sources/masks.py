@@ -1,4 +1,4 @@
-"""Images and their masks: folders of them, and how they are decoded and changed together."""
+"""Images with masks for segmentation: find them in a folder, and decode and crop both together."""
 
 import collections
 import dataclasses
@@ -27,10 +27,10 @@ _MODES = ("1", "L", "P", "I", "I;16")
 def masks(path, split, shard=(0, 1)):
     """Find the images of a split, and the mask of each.
 
-    The folder has `train/images/*.jpg`, `train/masks/*.png` with the same names, perhaps
-    `validation/` and `test/`, and `classes.txt`, a name per line in the order of the pixels'
-    values. `images/` and `masks/` may be in the folder itself: then they are divided by names, as
-    is a split that is missing.
+    The folder has `train/images/*.jpg`, `train/masks/*.png` with the same names, optionally
+    `validation/` and `test/`, and `classes.txt` with one name per line, in the order of the pixels'
+    values. If `images/` and `masks/` are in the folder itself, the images are divided by their
+    names, as for a missing split.
 
     Args:
         path: path of the folder.
@@ -38,8 +38,8 @@ def masks(path, split, shard=(0, 1)):
         shard: as in `load`.
 
     Returns:
-        A `Source` whose payloads are pairs of files, and whose labels are all 0; ids are paths of
-        images relative to the folder.
+        A `Source` with pairs of files as payloads, and labels 0; ids are paths of images relative
+        to the folder.
 
     Raises:
         ValueError: if the folder does not have this layout, or an image has no mask.
@@ -51,19 +51,18 @@ def masks(path, split, shard=(0, 1)):
             f"`{CLASSES}` must have at most {IGNORED} names, as pixels of the value {IGNORED} have "
             f"no class. Received: {len(names)} names in {str(root)!r}"
         )
-    given, own = find_splits(root), root / IMAGES
-    if own.is_dir() and (given or find_splits(own)):
+    present, undivided = find_splits(root), root / IMAGES
+    if undivided.is_dir() and (present or find_splits(undivided)):
         raise ValueError(
             f"`masks:DIR` must have `{IMAGES}/` and `{MASKS}/` in the folder of each split, or in "
             f"none. Received: {str(root)!r} with both"
         )
-    given, pairs, left_out = given or {"train": root}, [], collections.Counter()
-    for name, folder in given.items():
-        listed, ignored = list_images(folder / IMAGES)
-        left_out += ignored
-        ids = [id_of(image, root) for image in listed]
-        place = id_of(folder / IMAGES, root)
-        (ids,) = files_of_split(root, given, name, {place: ids}, split).values()
+    present, pairs, left_out = present or {"train": root}, [], collections.Counter()
+    for name, folder in present.items():
+        images, reasons = list_images(folder / IMAGES)
+        left_out += reasons
+        by_folder = {id_of(folder / IMAGES, root): [id_of(image, root) for image in images]}
+        (ids,) = files_of_split(root, present, name, by_folder, split).values()
         pairs += [(str(root / id), _mask_of(root / id, folder)) for id in ids]
     counts = collections.Counter(mask for _, mask in pairs)
     if wrong := [i for i, mask in pairs if counts[mask] > 1 or not pathlib.Path(mask).is_file()]:
@@ -76,7 +75,7 @@ def masks(path, split, shard=(0, 1)):
         np.zeros(len(pairs), "int32"),
         names,
         find_id=lambda number: id_of(pairs[number][0], root),
-        part=slice(shard[0], None, shard[1]),
+        indices=slice(shard[0], None, shard[1]),
         read=_read,
         path_of=lambda number: pairs[number][0],
         left_out=left_out,
@@ -86,18 +85,18 @@ def masks(path, split, shard=(0, 1)):
 
 
 def _read(payload):
-    """Return the bytes of an image and of its mask as one string."""
+    """Read an image and its mask, and return the bytes of both as one string."""
     image, mask = tf.unstack(tf.strings.split(payload, SEPARATOR), 2)
     return pack(tf.io.read_file(image), tf.io.read_file(mask))
 
 
 def pack(image, mask):
-    """Return two strings as one, which `unpack` reads."""
+    """Serialize the bytes of an image and of its mask as one string."""
     return tf.io.serialize_tensor(tf.stack([image, mask]))
 
 
 def unpack(encoded):
-    """Return the two strings of `pack`."""
+    """Return the two strings that `pack` serialized."""
     return tf.unstack(tf.io.parse_tensor(encoded, tf.string), 2)
 
 
@@ -108,16 +107,17 @@ def _mask_of(image, folder):
 
 @dataclasses.dataclass(frozen=True)
 class MaskMaker(ImageMaker):
-    """Turn the bytes of images and of their masks into images with a fourth channel, the mask.
+    """Turn the bytes of images and masks into images with the mask as a fourth channel.
 
-    Crop and flip are the same for both. The image is interpolated bilinearly; a pixel of the mask
-    has the class of the nearest pixel.
+    Image and mask are cropped and flipped together. The image is resized bilinearly, the mask by
+    nearest neighbor.
 
     Args:
         num_classes: number of classes.
 
     Raises:
-        ValueError: as `ImageMaker`, or if the preprocessing has more than `min_crop_area`, `flip`.
+        ValueError: as `ImageMaker`, or if the preprocessing sets fields other than `min_crop_area`
+            and `flip`.
     """
 
     num_classes: int = 0
@@ -137,35 +137,35 @@ class MaskMaker(ImageMaker):
         return (*self.image_size, 4)
 
     def mixing(self):
-        """Return the function that takes the masks out of the images of a batch, as labels."""
+        """Return the function that splits a batch into images and masks, which are the labels."""
         return split_masks
 
     def make(self):
-        """Return a function of the bytes of `pack` and a seed: `(*image_size, 4)`, float32."""
+        """Return a function of the bytes of `pack` and a seed, to float32 `(*image_size, 4)`."""
 
         def make_image(encoded, seed):
-            both = self.read(encoded, seed)
-            first, second = tf.unstack(tf.random.experimental.stateless_split(seed, 2), 2)
+            image = self.read(encoded, seed)
+            crop_seed, flip_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2), 2)
             if self.preprocessing.min_crop_area is not None:
-                both = inception_crop_of(both, first, self.preprocessing.min_crop_area)
-            pixels = scale_pixels(resize_image(both[..., :3], self.image_size))
-            mask = tf.image.resize(both[..., 3:], self.image_size, "nearest")
+                image = inception_crop_of(image, crop_seed, self.preprocessing.min_crop_area)
+            pixels = scale_pixels(resize_image(image[..., :3], self.image_size))
+            mask = tf.image.resize(image[..., 3:], self.image_size, "nearest")
             image = tf.concat([pixels, tf.cast(mask, tf.float32)], -1)
-            return self._flip(image, second) if self.preprocessing.flip else image
+            return self._flip(image, flip_seed) if self.preprocessing.flip else image
 
         return make_image
 
     def read(self, encoded, seed):
-        """Return an image and its mask as `decode_pair`: all that a broken file fails."""
+        """Decode an image and its mask. If this succeeds, the files are not broken."""
         return decode_pair(encoded, self.num_classes)
 
 
-# In eager execution a function in Python would get arrays, which lose zeros at the end of bytes.
+# Called eagerly, `tf.numpy_function` would get arrays, which drop zeros at the end of bytes.
 @tf.function(autograph=False)
 def decode_pair(encoded, num_classes):
-    """Return an image and its mask, the result of `pack`, as int32 `(height, width, 4)`.
+    """Decode an image and its mask, the result of `pack`, to int32 `(height, width, 4)`.
 
-    Raises `tf.errors.InvalidArgumentError` if one cannot be decoded, or their sizes differ.
+    Raises `tf.errors.InvalidArgumentError` if a file cannot be decoded, or the sizes differ.
     """
     image, mask = unpack(encoded)
     image = tf.cast(decode_function(image), tf.int32)
@@ -176,17 +176,17 @@ def decode_pair(encoded, num_classes):
 
 
 def read_mask(encoded, size, num_classes):
-    """Return the classes of the pixels of a mask, int32 `(height, width)`; `IGNORED` for none.
+    """Decode a mask to the classes of its pixels, int32 `(height, width)`; `IGNORED` for no class.
 
     Raises `ValueError` if the bytes are not an image of this size with one class number per pixel.
     """
     try:
         with PIL.Image.open(io.BytesIO(encoded)) as picture:
             mode, shape = picture.mode, picture.size[::-1]
-            # Nothing is decoded that is refused.
-            is_right = shape == tuple(size) and mode in _MODES
-            mask = np.asarray(picture, "int32") if is_right else None
-    # Pillow raises a dozen kinds for damaged files.
+            # An invalid mask is not decoded, because it may be large.
+            is_valid = shape == tuple(size) and mode in _MODES
+            mask = np.asarray(picture, "int32") if is_valid else None
+    # Pillow raises a dozen kinds of exceptions for damaged files.
     except Exception as error:
         reason = re.sub(r" <.*>", "", str(error))
         raise ValueError(f"a mask must be a PNG file ({reason})") from error
@@ -205,42 +205,42 @@ def read_mask(encoded, size, num_classes):
 
 
 def _gray_step(encoded):
-    """Return by how much Pillow multiplies the numbers of a gray PNG of 2 or 4 bits, else 1."""
+    """Return the factor by which Pillow scales the values of a PNG; only gray 2 or 4 bits are."""
     is_gray = encoded[:4] == b"\x89PNG" and encoded[25] == 0
     return 255 // (2 ** encoded[24] - 1) if is_gray and encoded[24] in (2, 4) else 1
 
 
 def split_masks(images, labels, seed):
-    """Return images without their fourth channel, and their masks, int32."""
+    """Return the first three channels as images, and the fourth channel as masks, int32."""
     return images[..., :3], tf.cast(images[..., 3], tf.int32)
 
 
 def examples_of(source, skipped=None):
-    """Yield the images and the masks of a `Source` at their own sizes.
+    """Yield the images and the masks of a `Source`, without resizing them.
 
     Args:
         source: a `Source` with masks.
-        skipped: the `Skipped` that records examples that cannot be decoded; they are left out.
+        skipped: a `Skipped` that records the examples that cannot be decoded.
 
     Yields:
         An image, uint8 `(height, width, 3)`, and its mask, int32 `(height, width)`.
     """
     for number, payload, _ in source.examples:
         try:
-            both = decode_pair(source.read(payload), len(source.class_names)).numpy()
+            pixels = decode_pair(source.read(payload), len(source.class_names)).numpy()
         except tf.errors.OpError as error:
             if skipped is not None:
                 skipped.add(int(number), explain(error))
             continue
-        yield both[..., :3].astype("uint8"), both[..., 3]
+        yield pixels[..., :3].astype("uint8"), pixels[..., 3]
 
 
 def count_pixels(source):
     """Count the pixels of each class in the masks of a `Source`.
 
     Returns:
-        `(counts, share)`: an int64 array, and the mean share of a mask's pixels that have a class,
-        0 if no mask can be read.
+        `(counts, share)`: an int64 array, and the mean share of a mask's pixels with a class, or 0
+        if no mask can be read.
     """
     num_classes = len(source.class_names)
     counts, shares = np.zeros(num_classes, "int64"), []

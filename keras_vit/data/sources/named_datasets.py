@@ -1,4 +1,4 @@
-"""Datasets with chosen splits, labels or class names, the paper's and others, in one table."""
+"""Datasets with names of their own, such as `cifar10` and the tasks of VTAB, in one table."""
 
 import dataclasses
 import itertools
@@ -10,24 +10,24 @@ from keras_vit.data.images.preprocessing import AUGMENTATIONS, find_augmentation
 
 @dataclasses.dataclass(frozen=True)
 class DatasetRow:
-    """A dataset of TensorFlow Datasets. Those of the paper have its splits, crops and flips.
+    """A dataset of TensorFlow Datasets; datasets of the paper have the splits of the paper.
 
     Args:
         name: name in `load`.
         builder: name in TensorFlow Datasets, with the configuration if there are several.
-        splits: dictionary from our splits to those of TensorFlow Datasets; the test set has no part
-            in training or in choosing settings.
+        splits: dictionary from our splits to splits of TensorFlow Datasets; the test split is not
+            used for training or for choosing settings.
         num_classes: number of classes.
-        label: name of the feature that is the label, or a function of the features `needs`, as
-            tensors, that returns it.
+        label: name of the feature with the label, or a function from the features in `needs`, as
+            tensors, to the label.
         needs: features that a `label` function takes, as for `tfds.decode.PartialDecoding`.
-        class_names: names of the classes, if the dataset itself does not have them.
-        is_multi_label: whether an image may have several labels or none; those without are left
+        class_names: names of the classes, if TensorFlow Datasets does not have them.
+        is_multi_label: whether an image may have several labels; images without labels are left
             out.
-        crop: whether a crop keeps the label valid.
-        flip: whether a flip left and right keeps the label valid.
+        crop: whether the label stays valid after a crop.
+        flip: whether the label stays valid after a flip left and right.
         scale: factor of pixel values.
-        mask: feature that is the mask of an image, whose numbers count from 1; `None` for none.
+        mask: feature with the mask of an image, whose classes count from 1; `None` for no mask.
     """
 
     name: str
@@ -44,12 +44,11 @@ class DatasetRow:
     mask: str | None = None
 
 
-# Labels of the VTAB tasks that TensorFlow Datasets does not contain directly: functions of the
-# features of one example, as tensors, that return an int64 tensor, as `data/clevr.py`,
-# `data/dsprites.py` and `data/kitti.py` of google-research/task_adaptation. They import TensorFlow
-# when they are called, because the table of datasets is printed without it.
+# Some labels of VTAB are computed from other features: by functions from the features of one
+# example, as tensors, to an int64 tensor, as in `data/clevr.py`, `data/dsprites.py` and
+# `data/kitti.py` of google-research/task_adaptation. The functions import TensorFlow themselves,
+# because the table of datasets is printed without it.
 
-# 3 to 10 objects.
 CLEVR_COUNTS = tuple(f"{count} objects" for count in range(3, 11))
 CLEVR_DISTANCES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
 CLEVR_DISTANCE_NAMES = tuple(
@@ -58,28 +57,28 @@ CLEVR_DISTANCE_NAMES = tuple(
 KITTI_DISTANCES = (-100.0, 8.0, 20.0, 999.0)
 KITTI_DISTANCE_NAMES = ("up to 8 m", "up to 20 m", "beyond 20 m", "no vehicle")
 
-# Distance in meters for a picture without a vehicle: the last class begins at 999.
+# Distance for an image without a vehicle, in meters: the last class begins at 999.
 _NO_VEHICLE = 1000.0
-# Car, van and truck are the first of the types.
+# The first types are car, van and truck.
 _NUM_VEHICLE_TYPES = 3
 
 
 def clevr_count(features):
-    """Return the number of objects less three."""
+    """Return the number of objects minus three."""
     import tensorflow as tf
 
     return tf.size(features["objects"]["size"], out_type=tf.int64) - 3
 
 
 def clevr_distance(features):
-    """Return the range of `CLEVR_DISTANCES` in which the closest object is."""
+    """Return the index of the range of `CLEVR_DISTANCES` with the closest object."""
     import tensorflow as tf
 
     return _find_range(tf.reduce_min(features["objects"]["pixel_coords"][:, 2]), CLEVR_DISTANCES)
 
 
 def kitti_distance(features):
-    """Return the range of `KITTI_DISTANCES`, in meters, in which the closest vehicle is."""
+    """Return the index of the range of `KITTI_DISTANCES`, in meters, with the closest vehicle."""
     import tensorflow as tf
 
     objects = features["objects"]
@@ -88,12 +87,12 @@ def kitti_distance(features):
 
 
 def dsprites_location(features):
-    """Return the horizontal position, its 32 values in pairs."""
+    """Return the horizontal position, 32 values grouped into 16."""
     return features["label_x_position"] // 2
 
 
 def dsprites_orientation(features):
-    """Return the orientation, its 40 values in 16 groups of two or three."""
+    """Return the orientation, 40 values grouped into 16."""
     return features["label_orientation"] * 2 // 5
 
 
@@ -105,13 +104,13 @@ def _find_range(value, bounds):
 
 
 def _held_out(percent, test="test"):
-    """Return splits in which the last part of the training set is held out."""
+    """Return splits with the last part of the training set held out for validation."""
     kept = 100 - percent
     return {"train": f"train[:{kept}%]", "validation": f"train[{kept}%:]", "test": test}
 
 
-# To add a dataset of TensorFlow Datasets, add a row. Held-out parts are those of the paper
-# (arXiv 2010.11929), section B.1.1.
+# To add a dataset of TensorFlow Datasets, add a row. Held-out parts are as in section B.1.1 of the
+# paper (arXiv 2010.11929).
 _PAPER = (
     DatasetRow("imagenet2012", "imagenet2012", _held_out(1, test="validation"), 1000),
     DatasetRow(
@@ -122,8 +121,8 @@ _PAPER = (
         label="real_label",
         is_multi_label=True,
     ),
-    # Not in TensorFlow Datasets: the user prepares it. Parts as in `configs/vit_i21k.py` of
-    # big_vision.
+    # The user prepares this dataset: TensorFlow Datasets cannot download it. Splits are as in
+    # `configs/vit_i21k.py` of big_vision.
     DatasetRow(
         "imagenet21k",
         "imagenet21k",
@@ -134,7 +133,7 @@ _PAPER = (
     DatasetRow("cifar100", "cifar100", _held_out(2), 100),
     DatasetRow("oxford_iiit_pet", "oxford_iiit_pet", _held_out(10), 37),
     DatasetRow("oxford_flowers102", "oxford_flowers102", _held_out(10), 102),
-    # Not of the paper: the same pictures, whose pixels have classes.
+    # The same images with masks; not in the paper.
     DatasetRow(
         "oxford_iiit_pet_masks",
         "oxford_iiit_pet",
@@ -154,12 +153,12 @@ def _vtab(name, builder, validation, test, num_classes, **options):
 
 
 def _structured(name, data, num_classes, **options):
-    """Return a task whose labels (position, direction or number) change with crops and flips."""
+    """Return a task with labels (position, direction, number) that crops and flips would change."""
     return _vtab(name, *data, num_classes, crop=False, flip=False, **options)
 
 
-# Validation examples as in google-research/task_adaptation, whose validation set is a part of the
-# training set if the dataset has none.
+# Validation examples are as in google-research/task_adaptation: from the training set if the
+# dataset has no validation set.
 VTAB_NATURAL = (
     _vtab("caltech101", "caltech101", "train[2753:2953]", "test", 102),
     _vtab("cifar100", "cifar100", "train[45000:45200]", "test", 100),
@@ -181,7 +180,7 @@ VTAB_SPECIALIZED = (
         5,
     ),
 )
-# Name in TensorFlow Datasets, validation and test examples of datasets with two tasks.
+# Datasets with two tasks: name in TensorFlow Datasets, validation and test examples.
 _CLEVR = ("clevr", "train[63000:63200]", "validation")
 _DSPRITES = ("dsprites", "train[589824:590024]", "train[663552:]")
 _SMALLNORB = ("smallnorb", "test[:200]", "test[12150:]")
@@ -238,18 +237,18 @@ VTAB = VTAB_NATURAL + VTAB_SPECIALIZED + VTAB_STRUCTURED
 def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
     """Leave out and log the crops and the flip that would make labels of a dataset wrong.
 
-    Arguments as in `load`; returns a dictionary of the three options of `load`.
+    Arguments are as in `load`; returns a dictionary of these three options of `load`.
     """
-    asked = {"min_crop_area": min_crop_area, "random_crop_from": random_crop_from, "flip": flip}
+    options = {"min_crop_area": min_crop_area, "random_crop_from": random_crop_from, "flip": flip}
     row = DATASETS.get(name)
     if row is None:
-        return asked
+        return options
     kept = {
         "min_crop_area": min_crop_area if row.crop else None,
         "random_crop_from": random_crop_from if row.crop else None,
         "flip": flip if row.flip else False,
     }
-    left_out = [f"{option}={asked[option]!r}" for option in asked if asked[option] != kept[option]]
+    left_out = [f"{key}={value!r}" for key, value in options.items() if value != kept[key]]
     if left_out:
         logging.getLogger("keras_vit").info(
             "%s: left out, as it would change labels: %s", name, ", ".join(left_out)
@@ -260,8 +259,8 @@ def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
 def check_augmentation(name, augmentation):
     """Raise `ValueError` for an augmentation that would make labels of a dataset wrong.
 
-    RandAugment shifts and shears images, Random Erasing and CutMix hide parts of them. MixUp blends
-    whole images and their labels, and is valid for any dataset. Arguments as in `load`.
+    RandAugment shifts and shears images; Random Erasing and CutMix hide parts of them. MixUp blends
+    whole images and their labels, and is valid for any dataset. Arguments are as in `load`.
     """
     row = DATASETS.get(name)
     if row is None or row.crop or not _changes_places(find_augmentation(augmentation)):

@@ -1,10 +1,8 @@
-"""ObjectNet, a test set of objects in unusual views, with labels of ImageNet.
+"""ObjectNet: a test set of objects in unusual views, with labels of ImageNet.
 
-Its own files lead from the folders of images to the classes of ImageNet:
+Four files of ObjectNet map its folders of images to outputs of an ImageNet model:
 
     folder -> label of ObjectNet -> names in ImageNet -> lines of a list of names -> outputs
-
-The order of the list of names is not that of the outputs; a fourth file has both.
 """
 
 import collections
@@ -22,32 +20,32 @@ from keras_vit.data.sources.splits import split_names
 NUM_CLASSES = 1000
 # Folder -> label of ObjectNet.
 LABELS = "folder_to_objectnet_label.json"
-# Label of ObjectNet -> names in ImageNet, for the 113 classes that ImageNet has, too.
+# Label of ObjectNet -> names in ImageNet, for the 113 classes that ImageNet also has.
 NAMES = "objectnet_to_imagenet_1k.json"
 # One name in ImageNet per line.
 LINES = "imagenet_to_label_2012_v2"
-# Output, in the usual order of sorted synsets -> line, counted from 0.
+# Output (in the usual order of sorted synsets) -> line of the list of names, counted from 0.
 OUTPUTS = "pytorch_to_imagenet_2012_id.json"
-# A red line of one pixel marks the images, so that they can be found in other datasets. Two pixels
-# are cut off by the code of the authors (README of abarbu/objectnet-template-pytorch: "crops out 2
-# pixel red border") and by `src/datasets/objectnet.py` of mlfoundations/wise-ft.
+# A red line of one pixel marks the images, so that they can be found in other datasets. The authors
+# (README of abarbu/objectnet-template-pytorch: "crops out 2 pixel red border") and
+# `src/datasets/objectnet.py` of mlfoundations/wise-ft cut off two pixels.
 BORDER = 2
 
 
 def objectnet(path, split, shard=(0, 1)):
-    """Find the images of ObjectNet whose classes ImageNet has, with their classes in ImageNet.
+    """Find the images of ObjectNet that have a class of ImageNet, with the labels of ImageNet.
 
     Args:
         path: path of the unpacked folder `objectnet-1.0`, which has `images/` and `mappings/`.
-        split: `"test"`; there is no other.
+        split: `"test"`, the only split.
         shard: as in `load`.
 
     Returns:
-        A `Source` with ImageNet's 1,000 classes; an image has one label or several. Ids are paths
+        A `Source` with ImageNet's 1,000 classes and one or more labels per image. Ids are paths
         relative to the folder. Images of other classes are left out and counted.
 
     Raises:
-        ValueError: if the split is another one.
+        ValueError: if the split is not `"test"`.
 
     Reference:
         Barbu et al., ObjectNet, NeurIPS 2019; https://objectnet.dev.
@@ -65,31 +63,31 @@ def objectnet(path, split, shard=(0, 1)):
         log_once(
             logging.WARNING,
             f"{root}: {len(missing)} classes that are evaluated have no folder "
-            f"({name_some(missing)}): accuracies are not those of ObjectNet",
+            f"({name_some(missing)}): accuracies will differ from those on all of ObjectNet",
         )
     paths, labels, left_out = [], [], collections.Counter()
     for name in folders:
-        found, others = list_images(root / "images" / name)
-        left_out.update(others)
+        images, reasons = list_images(root / "images" / name)
+        left_out.update(reasons)
         if not classes.get(name):
-            left_out["of classes that ImageNet does not have"] += len(found)
+            left_out["of classes that ImageNet does not have"] += len(images)
             continue
-        paths += found
-        labels += [np.isin(np.arange(NUM_CLASSES), classes[name])] * len(found)
+        paths += images
+        labels += [np.isin(np.arange(NUM_CLASSES), classes[name])] * len(images)
     labels, names = np.array(labels, "float32"), imagenet_class_names(NUM_CLASSES)
     options = {"left_out": +left_out, "border": BORDER}
     return files_source(root, split, paths, labels, names, shard, **options)
 
 
 def read_mappings(folder):
-    """Read which classes of ImageNet each folder of images shows.
+    """Read the ImageNet classes of each folder of images.
 
     Args:
         folder: `pathlib.Path` of the folder `mappings` of ObjectNet.
 
     Returns:
-        A dictionary from names of folders to sorted tuples of outputs, from 0 to 999; the tuple of
-        a class that ImageNet does not have is empty.
+        A dictionary from names of folders to sorted tuples of outputs, from 0 to 999; the tuple is
+        empty if ImageNet does not have the class.
 
     Reference:
         `get_metadata` of `src/datasets/objectnet.py` in mlfoundations/wise-ft.
@@ -98,8 +96,7 @@ def read_mappings(folder):
     labels, names, lines_of = (json.loads(texts[file]) for file in (LABELS, NAMES, OUTPUTS))
     words = [name.strip() for name in texts[LINES].strip().split("\n")]
     outputs = {words[line]: int(output) for output, line in lines_of.items()}
-    # Two classes are called "crane", and nothing shows which one is meant; none of ObjectNet's
-    # classes is one of them.
+    # Two classes of ImageNet are called "crane", which is ambiguous. ObjectNet has neither.
     for word, count in collections.Counter(words).items():
         if count > 1:
             del outputs[word]

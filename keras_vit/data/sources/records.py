@@ -1,4 +1,4 @@
-"""TFRecord files of encoded images and labels: private datasets, and fast copies of others."""
+"""Read and write TFRecord files of encoded images and labels."""
 
 import collections
 import contextlib
@@ -22,17 +22,17 @@ from keras_vit.data.sources.folder import short_names
 from keras_vit.data.sources.source import Source, log_once, multi_hot, numbered_ids
 from keras_vit.data.sources.splits import SPLIT_NAMES, SPLITS, describe_splits, split_ranges
 
-# Features of the image and of its label: those of TensorFlow Datasets, and those of the ImageNet
-# files that the scripts of TensorFlow write.
+# Names of the features with the image and the label: in TensorFlow Datasets, and in the ImageNet
+# files that TensorFlow's scripts write.
 _IMAGES, _LABELS = ("image", "image/encoded"), ("label", "image/class/label")
-# One class name per line, next to the files: ours, and that of TensorFlow Datasets.
+# Names of the file with one class name per line: in this package, and in TensorFlow Datasets.
 LABEL_FILES = ("labels.txt", "label.labels.txt")
-# How the names of TFRecord files end.
+# Usual names of TFRecord files.
 _RECORD_NAME = re.compile(r".*(\.(tf_?)?rec(ord)?s?|-\d+-of-\d+)(\.gz)?", re.IGNORECASE)
 _SHARD = re.compile(r"(.*-)\d+-of-(\d+)((?:\.\w+)*)")
 # A split of 70 % gets seven of every ten records. The turn of a record, its position modulo 10,
-# determines its split. This order mixes the splits, so that a file of
-# fewer than ten records is divided about right, too.
+# determines its split. This order mixes the splits, so that files with fewer than ten records are
+# also divided roughly in proportion.
 _TURNS = 10
 _ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
 _FILES_AT_ONCE = 16
@@ -43,41 +43,41 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
 
     Args:
         pattern: pattern of the files, as in a shell. `{split}` in it stands for the name of a
-            split, such as `val`; without it each ten consecutive records of a file are divided
-            7 : 1 : 2. A file `labels.txt` next to them has one class name per line.
+            split, such as `val`. Without `{split}`, every ten consecutive records of a file are
+            divided 7 : 1 : 2. A file `labels.txt` next to them has one class name per line.
         split: as in `load`.
         shard: `(index, count)`, the share of one worker: whole files if there are at least `count`.
         has_lists: whether an image may have several labels or none.
 
     Returns:
         A `Source`; ids are the name of a file (its path, if names repeat), `#`, and the position in
-        it. If some files are named like TFRecord files, the others are counted in `left_out`;
-        otherwise all files are taken.
+        it. If some files are named like TFRecord files, other files are counted in `left_out`;
+        otherwise all files are read.
 
     Raises:
-        ValueError: if there is no such file, one is missing or damaged, one belongs to two splits,
-            or class names differ.
+        ValueError: if no file is found, a file is missing, damaged or of two splits, or class names
+            differ.
     """
-    given, left_out = _find_files(pattern)
-    files, turns = _files_of(given, split)
+    present, left_out = _find_files(pattern)
+    files, turns = _files_of(present, split)
     turns = turns[:, _ORDER]
     names = _read_class_names(files)
     counts = np.array([scan_records(file)[0] for file in files], "int64")
-    # For each file, the rank of each turn among the turns of the split, -1 for others, and their
-    # number.
+    # For each file, the rank of each turn among the turns of the split (-1 for other turns), and
+    # the number of turns of the split.
     ranks, totals = np.where(turns, turns.cumsum(axis=1) - 1, -1), turns.sum(axis=1)
     starts = np.cumsum(counts) - counts
     index, count = shard
-    mine = slice(None)
+    own_files = slice(None)
     if len(files) >= count:
-        mine, index, count = slice(index, None, count), 0, 1
+        own_files, index, count = slice(index, None, count), 0, 1
 
-    # The turn of a file's first record depends on the file's name alone. So other files do not
+    # The turn of a file's first record depends on the file's name alone. So adding files does not
     # change it, and a dataset of many small files is still divided 7 : 1 : 2.
     firsts = np.array([_first_turn(file) for file in files], "int64")
 
     def is_wanted(place, ranks, total):
-        """Return whether records belong to the split and this worker, in NumPy or TensorFlow."""
+        """Whether records belong to the split and this worker, in NumPy or TensorFlow."""
         rank = ranks[place % _TURNS]
         return (rank >= 0) & ((place // _TURNS * total + rank) % count == index)
 
@@ -86,32 +86,33 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
         examples = examples.filter(
             lambda number, record: is_wanted(number - start + first, ranks, total)
         )
-        # The pipeline would count an error as an image; it reports missing numbers as skipped.
+        # `Dataset` reports missing numbers, and would count an error as an image.
         length = len(names) if has_lists else None
         examples = examples.map(lambda number, record: (number, *_parse(record, length)))
         return examples.ignore_errors()
 
-    columns = starts[mine], firsts[mine], ranks[mine], totals[mine]
-    table = (files[mine], *columns)
+    columns = tuple(column[own_files] for column in (starts, firsts, ranks, totals))
+    table = (files[own_files], *columns)
 
     def read(first=0, last=None):
-        """Read the files with the numbers from `first` to `last`, from the former on."""
-        ends = starts[mine] + counts[mine]
-        taken = (ends > first) & (starts[mine] <= (ends.max() if last is None else last))
-        skipped = np.maximum(first - starts[mine], 0)
-        rows = tf.data.Dataset.from_tensor_slices(tuple(x[taken] for x in (skipped, *table)))
+        """Read the files that contain the numbers from `first` to `last`, beginning at `first`."""
+        begins = starts[own_files]
+        ends = begins + counts[own_files]
+        is_needed = (ends > first) & (begins <= (ends.max() if last is None else last))
+        skipped = np.maximum(first - begins, 0)
+        rows = tf.data.Dataset.from_tensor_slices(tuple(x[is_needed] for x in (skipped, *table)))
         return rows.interleave(
             read_file,
-            cycle_length=min(_FILES_AT_ONCE, max(int(taken.sum()), 1)),
+            cycle_length=min(_FILES_AT_ONCE, max(int(is_needed.sum()), 1)),
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=True,
         )
 
     numbers = [np.array([], "int64")]
-    for length, start, first, *turns_of_file in zip(counts[mine], *columns, strict=True):
+    for length, start, first, *turns_of_file in zip(counts[own_files], *columns, strict=True):
         places = np.arange(length)
         numbers.append(start + places[is_wanted(places + first, *turns_of_file)])
-    short = short_names(file for paths in given.values() for file in paths)
+    short = short_names(file for paths in present.values() for file in paths)
     return Source(
         read(),
         names,
@@ -120,7 +121,7 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
         has_no_splits="{split}" not in pattern,
         left_out=left_out,
         read_range=read,
-        record_files=tuple(files[mine].tolist()),
+        record_files=tuple(files[own_files].tolist()),
     )
 
 
@@ -140,33 +141,33 @@ def _find_files(pattern):
         split: [_glob(path.replace("{split}", name)) for name in known]
         for split, known in names.items()
     }
-    # Other names may be parts of words, as `dev` in `device-train`.
+    # The first name of another split overrules a synonym, as `dev` also matches `device-train`.
     first = set().union(*(sets[0] for sets in found.values()))
-    given = {split: sets[0].union(*sets[1:]) - (first - sets[0]) for split, sets in found.items()}
-    every = [file for files in given.values() for file in files]
-    if twice := [file for file, count in collections.Counter(every).items() if count > 1]:
+    present = {split: sets[0].union(*sets[1:]) - (first - sets[0]) for split, sets in found.items()}
+    all_files = [file for files in present.values() for file in files]
+    if twice := [file for file, count in collections.Counter(all_files).items() if count > 1]:
         raise ValueError(
             "A file of `tfrecord:PATTERN` must belong to one split. "
             f"Received: {pattern!r}, with {min(twice)!r} of several"
         )
-    # Users may have their own names for TFRecord files.
-    named = {file for file in every if _RECORD_NAME.fullmatch(file)} or set(every)
-    suffixes = (pathlib.Path(file).suffix or "without a suffix" for file in {*every} - named)
+    # If no file has a usual name, all files are TFRecord files.
+    named = {file for file in all_files if _RECORD_NAME.fullmatch(file)} or set(all_files)
+    suffixes = (pathlib.Path(file).suffix or "without a suffix" for file in {*all_files} - named)
     left_out = collections.Counter(f"not a TFRecord file ({suffix})" for suffix in suffixes)
-    given = {split: sorted(files & named) for split, files in given.items() if files & named}
-    if not given:
+    present = {split: sorted(files & named) for split, files in present.items() if files & named}
+    if not present:
         raise ValueError(
             f"`tfrecord:PATTERN` must name TFRecord files. Received: {pattern!r}, without any"
         )
-    for files in given.values():
+    for files in present.values():
         _check_shards(files)
-    if len(given) < len(SPLITS):
-        log_once(logging.INFO, f"{pattern}: {describe_splits({split: split for split in given})}")
-    return given, left_out
+    if len(present) < len(SPLITS):
+        log_once(logging.INFO, f"{pattern}: {describe_splits({split: split for split in present})}")
+    return present, left_out
 
 
 def _glob(pattern):
-    """Return the files of a pattern, without class names, JSON and hidden files."""
+    """Return the files that match a pattern, without class names, JSON and hidden files."""
     paths = map(pathlib.Path, tf.io.gfile.glob(pattern))
     return {
         str(path)
@@ -176,28 +177,29 @@ def _glob(pattern):
 
 
 def _check_shards(files):
-    """Refuse incomplete sets of files `-NNNNN-of-MMMMM`, and different `MMMMM`."""
+    """Raise `ValueError` if files `-NNNNN-of-MMMMM` are incomplete, or `MMMMM` differ."""
     totals = collections.defaultdict(set)
     for file in files:
         if match := _SHARD.fullmatch(file):
             head, total, tail = match.groups()
             totals[pathlib.Path(head), tail].add(total)
-    for (head, tail), found in totals.items():
-        pattern = f"{glob.escape(head.name)}*-of-{min(found)}{tail}"
-        there = len([*head.parent.glob(pattern)])
-        if there != int(min(found)) or len(found) > 1:
+    for (head, tail), values in totals.items():
+        pattern = f"{glob.escape(head.name)}*-of-{min(values)}{tail}"
+        count = len([*head.parent.glob(pattern)])
+        if count != int(min(values)) or len(values) > 1:
             raise ValueError(
                 "The files `-NNNNN-of-MMMMM` of `tfrecord:PATTERN` must be complete and have one "
-                f"MMMMM. Received: {there} files {str(head)!r}, of {' and of '.join(sorted(found))}"
+                f"MMMMM. Received: {count} files {str(head)!r}, "
+                f"of {' and of '.join(sorted(values))}"
             )
 
 
-def _files_of(given, split):
-    """Return the files of a split, and which of ten consecutive records belong to it."""
+def _files_of(present, split):
+    """Return the files of a split, and for each file which of ten records belong to the split."""
     files, turns = [], []
-    for name, paths in given.items():
+    for name, paths in present.items():
         wanted = np.zeros(_TURNS, bool)
-        for part, start, stop in split_ranges(split, given):
+        for part, start, stop in split_ranges(split, present):
             if part == name:
                 wanted[round(start * _TURNS) : round(stop * _TURNS)] = True
         if wanted.any():
@@ -207,25 +209,25 @@ def _files_of(given, split):
 
 
 def _read_class_names(files):
-    """Return the class names next to the files, the same in each of their folders."""
-    found = {}
+    """Return the class names next to the files, which must be the same in each folder."""
+    names_in = {}
     for folder in sorted({pathlib.Path(file).parent for file in files}):
         paths = [folder / name for name in LABEL_FILES]
         path = next(filter(pathlib.Path.is_file, paths), paths[0])
-        found[str(folder)] = tuple(path.read_text(encoding="utf-8-sig").splitlines())
-    names, *others = set(found.values())
+        names_in[str(folder)] = tuple(path.read_text(encoding="utf-8-sig").splitlines())
+    names, *others = set(names_in.values())
     if others:
         raise ValueError(
             "The TFRecord files of `tfrecord:PATTERN` must have the same class names. "
-            f"Received: different ones in {', '.join(found)}"
+            f"Received: different names in {', '.join(names_in)}"
         )
     return names
 
 
 def _parse(record, num_classes=None):
-    """Return the image and the label of a record; b"" or -1 unless it has exactly one of them.
+    """Return the image and the label of a record, or b"" and -1 if not exactly one is present.
 
-    With `num_classes` the label is that of `multi_hot`.
+    With `num_classes`, the label is a multi-hot vector.
     """
     kinds = dict.fromkeys(_IMAGES, tf.string) | dict.fromkeys(_LABELS, tf.int64)
     features = {name: tf.io.VarLenFeature(kind) for name, kind in kinds.items()}
@@ -234,14 +236,14 @@ def _parse(record, num_classes=None):
         tf.concat([parsed[name].values for name in names], 0) for names in (_IMAGES, _LABELS)
     )
     if num_classes:
-        return _only(images, b""), multi_hot(labels, num_classes)
-    # The cast would turn 2**32 into 0.
-    label = tf.clip_by_value(_only(labels, -1), -1, tf.int32.max)
-    return _only(images, b""), tf.cast(label, tf.int32)
+        return _single_value(images, b""), multi_hot(labels, num_classes)
+    # Without clipping, the cast would turn 2**32 into 0.
+    label = tf.clip_by_value(_single_value(labels, -1), -1, tf.int32.max)
+    return _single_value(images, b""), tf.cast(label, tf.int32)
 
 
-def _only(values, otherwise):
-    default = tf.constant(otherwise, values.dtype)
+def _single_value(values, default):
+    default = tf.constant(default, values.dtype)
     return tf.cond(tf.size(values) == 1, lambda: values[0], lambda: default)
 
 
@@ -250,22 +252,21 @@ def write_records(
 ) -> list[pathlib.Path]:
     """Write a split of a dataset to TFRecord files, shuffled, with `labels.txt` next to them.
 
-    They are read as `tfrecord:FOLDER/{split}-*`. Images stay encoded as they are; those that cannot
-    be decoded are left out and logged.
+    `load("tfrecord:FOLDER/{split}-*", ...)` reads them. Images are copied without encoding them
+    again; images that cannot be decoded are left out and logged.
 
     Args:
-        source: the `Source`, as of `keras_vit.data.find_source`.
+        source: the `Source`, from `keras_vit.data.find_source`.
         folder: path of the directory, created if it does not exist.
-        split: name of the split, with which the names of the files begin.
-        num_files: number of files; for several workers, at least as many.
+        split: name of the split; names of the files begin with it.
+        num_files: number of files, at least the number of workers that will read them.
 
     Returns:
         A list of the paths of the files.
 
     Raises:
-        ValueError: if the directory has files of the split or other class names; the images have
-            several labels, scaled pixels or a border; no image can be decoded; examples are
-            missing; or class names could not be read again.
+        ValueError: if the directory has files of the split or other class names; the images are
+            multi-label, scaled or have a border; no image can be decoded; or examples are missing.
     """
     folder = pathlib.Path(folder).expanduser()
     labels = "".join(f"{name}\n" for name in source.class_names)
@@ -304,22 +305,22 @@ def _write(source, paths):
     if read != source.num_examples or not place:
         raise ValueError(
             f"All {source.num_examples} examples of the dataset must be read, and some of them "
-            f"decoded. Received: {read}, of which {place} can be decoded"
+            f"decoded. Received: {read} read, {place} decoded"
         )
 
 
 def _check(source, folder, split, text):
-    """Raise `ValueError` if records would replace others, or would be read with other labels."""
+    """Raise `ValueError` if files would be replaced, or read with other labels."""
     _, _, label = source.examples.element_spec
     if source.scale != 1 or source.border or label.shape.rank != 0:
         raise ValueError(
             "`source` must have one label per image, pixels from 0 to 255 and no border. Received: "
             f"scale={source.scale}, border={source.border}, labels of shape {label.shape}"
         )
-    if there := sorted(folder.glob(f"{split}-*.tfrecord")):
+    if existing := sorted(folder.glob(f"{split}-*.tfrecord")):
         raise ValueError(
             "`folder` must not have files of the split yet. "
-            f"Received: folder={str(folder)!r} with {there[0].name}"
+            f"Received: folder={str(folder)!r} with {existing[0].name}"
         )
     labels = folder / LABEL_FILES[0]
     if labels.exists() and labels.read_text(encoding="utf-8") != text:

@@ -1,4 +1,4 @@
-"""`Source`: the examples of one split of a dataset, before they are decoded."""
+"""`Source`: the examples of one split of a dataset, with ids and labels, before decoding."""
 
 import collections
 import dataclasses
@@ -22,9 +22,9 @@ SHUFFLE_BUFFER = 50_000
 # Constants of splitmix64, a hash of 64-bit integers by Sebastiano Vigna.
 _STEP, _FACTORS, _SHIFTS = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), (30, 27)
 _LAST_SHIFT = 31
-# Between the paths in a payload: no path contains it.
+# Separates the paths in a payload; no path contains it.
 SEPARATOR = "\0"
-# Examples that are fetched at once for their digest.
+# Examples read at once for the digest.
 _BATCH_SIZE = 1024
 
 
@@ -32,7 +32,7 @@ _BATCH_SIZE = 1024
 class Source:
     """The examples of one split, or one worker's share of it.
 
-    An example has a number, its position in the whole dataset, and an id, for people.
+    An example has a number, which is its position in the whole dataset, and an id for people.
 
     Args:
         examples: dataset of `(number, payload, label)`: int64, string and int32, or float32
@@ -44,20 +44,20 @@ class Source:
             payload is the bytes.
         shuffle_buffer: number of payloads in the shuffle buffer.
         scale: factor of pixel values, for datasets of zeros and ones.
-        border: width of what is cut off on each side of the decoded images, in pixels.
-        path_of: function from the number of an example to its file; `None` if examples are not
-            files. Payloads are then paths.
+        border: number of pixels to cut off each side of decoded images.
+        path_of: function from the number of an example to its file, if payloads are paths; `None`
+            otherwise.
         left_out: number of files that are not examples, by reason.
-        has_no_splits: whether the images of the user come without splits: classes on the first
-            level of a folder, or a pattern of TFRecord files without `{split}`.
-        samples_by_id: whether `subset` chooses examples by their ids; numbers change when files are
-            added.
-        read_range: function from a first and a last number to a dataset like `examples` of a
-            superset of the examples in that range; `None` if all must be read.
-        read_numbers: function from numbers to a dataset like `examples` of the examples with
-            exactly these numbers; `None` if the payloads are not in memory.
-        has_masks: whether the bytes of an example are those of an image and of its mask.
-        record_files: paths of the files of many records that the examples are in.
+        has_no_splits: whether a user's images have no splits: a folder has classes on its first
+            level, or a pattern of TFRecord files has no `{split}`.
+        samples_by_id: whether `subset` chooses examples by their ids, because numbers change when
+            files are added.
+        read_range: function from a first and a last number to a dataset like `examples` with at
+            least the examples in that range; `None` if all must be read.
+        read_numbers: function from numbers to a dataset like `examples` with exactly these
+            examples; `None` if payloads are not in memory.
+        has_masks: whether the bytes of an example contain an image and its mask.
+        record_files: paths of the record files that contain the examples.
         version: name and version of a dataset of TensorFlow Datasets.
     """
 
@@ -90,12 +90,12 @@ class Source:
         return len(self.numbers)
 
     def digest(self):
-        """Return the identity of the examples: see `keras_vit.data.digest.data_digest`."""
+        """Return the digest of the examples: see `keras_vit.data.digest.data_digest`."""
         attributes = (self.class_names, self.is_multi_label, self.scale, self.border, self.version)
-        return data_digest(attributes, self._parts(), self.num_examples, self.record_files)
+        return data_digest(attributes, self._identities(), self.num_examples, self.record_files)
 
-    def _parts(self):
-        """Yield the id of each example, and its label and contents unless they are in records."""
+    def _identities(self):
+        """Yield the id of each example, and its label and contents if it is not in a record."""
         if self.record_files or self.version:
             yield from ((self.find_id(number),) for number in self.numbers.tolist())
             return
@@ -106,7 +106,7 @@ class Source:
                 yield (self.find_id(int(number)), label.tobytes(), *contents)
 
     def labels(self):
-        """Return the labels of the examples, without those that cannot be read, as an array."""
+        """Return the labels of all examples that can be read, as an array."""
         labels = self.examples.map(lambda number, payload, label: label).ignore_errors()
         return np.concatenate([*labels.batch(_BATCH_SIZE).as_numpy_iterator()])
 
@@ -117,8 +117,8 @@ class Source:
             num_parallel_calls=tf.data.AUTOTUNE,
         )
 
-    def holding(self, examples, **changes):
-        """Return a `Source` of other payloads, which are the bytes and no longer paths."""
+    def with_examples(self, examples, **changes):
+        """Return a `Source` of other `examples`, whose payloads are the bytes of images."""
         return dataclasses.replace(
             self,
             examples=examples,
@@ -130,31 +130,28 @@ class Source:
         )
 
     def pixels(self, image):
-        """Return a decoded image, a uint8 tensor, with its scale and without its border."""
+        """Cut off the border of a decoded image, a uint8 tensor, and scale its values."""
         return cut_and_scale(image, self.border, self.scale)
 
-    def some(self, numbers):
-        """Return a dataset of the examples with some numbers, in any order.
-
-        The numbers of a dataset of several splits may rise more than once.
-        """
+    def examples_with(self, numbers):
+        """Return a dataset like `examples` with only these numbers, in any order."""
         if self.read_numbers is not None:
             return self.read_numbers(numbers)
-        runs = np.split(numbers, np.flatnonzero(np.diff(numbers) < 0) + 1)
-        found = (
-            [self.examples]
-            if self.read_range is None
-            else [self.read_range(r[0], r[-1]) for r in runs]
-        )
-        together = functools.reduce(tf.data.Dataset.concatenate, found)
-        return together.filter(lambda number, *_: ~not_among(numbers, number))
+        if self.read_range is None:
+            examples = self.examples
+        else:
+            # Numbers are sorted within a split, not across several joined splits.
+            runs = np.split(numbers, np.flatnonzero(np.diff(numbers) < 0) + 1)
+            ranges = (self.read_range(run[0], run[-1]) for run in runs)
+            examples = functools.reduce(tf.data.Dataset.concatenate, ranges)
+        return examples.filter(lambda number, *_: ~not_among(numbers, number))
 
     def check_readable(self, numbers):
-        """Raise `ValueError` if examples cannot be read, as the records after a damaged one."""
-        # Payloads in memory are not lost.
+        """Raise `ValueError` if examples cannot be read, such as records after a damaged one."""
+        # Payloads in memory can always be read.
         if self.read_numbers is not None or not len(numbers):
             return
-        found = [number for number, *_ in self.some(numbers).as_numpy_iterator()]
+        found = [number for number, *_ in self.examples_with(numbers).as_numpy_iterator()]
         if len(lost := np.setdiff1d(numbers, found)):
             raise ValueError(
                 "All examples must be read, but a file is damaged. "
@@ -169,20 +166,21 @@ class Source:
         return [number for number in self.numbers.tolist() if self.find_id(number) in wanted]
 
     def without(self, numbers):
-        """Return a `Source` without the examples with one of the numbers, in the same order."""
+        """Return a `Source` without the examples with these numbers, in the same order."""
         if len(numbers) == 0:
             return self
-        left = self.numbers[~np.isin(self.numbers, numbers)]
+        remaining = self.numbers[~np.isin(self.numbers, numbers)]
         if self.read_numbers is not None:
-            examples = self.read_numbers(left)
+            examples = self.read_numbers(remaining)
         else:
             examples = self.examples.filter(lambda number, *_: not_among(numbers, number))
-        return dataclasses.replace(self, examples=examples, numbers=left)
+        return dataclasses.replace(self, examples=examples, numbers=remaining)
 
     def balanced(self):
-        """Return a `Source` that repeats examples, so that classes have about equally many.
+        """Return a `Source` that repeats examples so that classes have about equal sizes.
 
-        Each example comes as often as the class fits into the largest one, rounded.
+        The number of repetitions is the size of the largest class divided by the size of the
+        example's class, rounded.
         """
         if self.is_multi_label:
             raise ValueError(
@@ -190,17 +188,17 @@ class Source:
             )
         pairs = self.examples.map(lambda number, _, label: (number, label)).as_numpy_iterator()
         labels = {int(number): int(label) for number, label in pairs}
-        # Examples that cannot be read or have a wrong label come once; reading them explains it.
+        # Examples that cannot be read or have a wrong label come once; reading raises the error.
         counts = np.bincount([label for label in labels.values() if label >= 0])
         times = np.round(counts.max() / np.maximum(counts, 1)).astype("int64")
-        known = {n: times[label] for n, label in labels.items() if label >= 0}
+        repetitions = {n: times[label] for n, label in labels.items() if label >= 0}
 
         def repeat(number, payload, label):
             example = tf.data.Dataset.from_tensors((number, payload, label))
-            one = tf.constant(1, tf.int64)
-            return example.repeat(tf.where(label < 0, one, tf.gather(times, tf.maximum(label, 0))))
+            once = tf.constant(1, tf.int64)
+            return example.repeat(tf.where(label < 0, once, tf.gather(times, tf.maximum(label, 0))))
 
-        numbers = np.repeat(self.numbers, [known.get(n, 1) for n in self.numbers.tolist()])
+        numbers = np.repeat(self.numbers, [repetitions.get(n, 1) for n in self.numbers.tolist()])
         holds_all = self.shuffle_buffer >= self.num_examples
         return dataclasses.replace(
             self,
@@ -215,7 +213,7 @@ class Source:
         """Return a `Source` of about a fraction of the examples, in the same order.
 
         Args:
-            fraction: up to 1. The examples of a smaller one are among those of a larger one.
+            fraction: up to 1. A larger fraction includes the examples of a smaller one.
 
         Returns:
             A `Source`.
@@ -232,7 +230,7 @@ class Source:
 
 
 def _hash_id(id):
-    # File systems differ in the Unicode form of letters with accents.
+    # File systems differ in the Unicode form of accented letters.
     name = unicodedata.normalize("NFC", id).encode("utf-8", "surrogateescape")
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest())
 
@@ -248,40 +246,40 @@ def _hash_numbers(numbers):
 
 @functools.cache
 def log_once(level, text):
-    """Log a line once per process, as several workers and splits find the same dataset."""
+    """Log a line once per process, although several workers and splits find the same dataset."""
     logging.getLogger("keras_vit").log(level, "%s", text)
 
 
 def numbered_ids(names, starts):
-    """Return the function from the number of an example to `NAME#POSITION`, the id in its part.
+    """Return a function from the number of an example to its id, `FILE#POSITION`.
 
     Args:
-        names: names of the parts, such as files.
-        starts: number of the first example of each part, rising.
+        names: names of the files (or splits) that contain the examples.
+        starts: number of the first example of each file, ascending.
     """
 
     def find_id(number):
-        part = int(np.searchsorted(starts, number, side="right")) - 1
-        return f"{names[part]}#{number - starts[part]}"
+        file = int(np.searchsorted(starts, number, side="right")) - 1
+        return f"{names[file]}#{number - starts[file]}"
 
     return find_id
 
 
 def multi_hot(labels, num_classes):
-    """Return a list of labels as float32 `(num_classes,)`, all NaN if one is not a class."""
+    """Return labels as a multi-hot vector, float32 `(num_classes,)`; all NaN if one is wrong."""
     is_wrong = tf.reduce_any((labels < 0) | (labels >= num_classes))
     hot = tf.reduce_sum(tf.one_hot(labels, num_classes), axis=0)
     return tf.where(is_wrong, np.nan, tf.minimum(hot, 1))
 
 
 def not_among(numbers, number):
-    """Whether a number, an int64 tensor, is not in a list of at least one number."""
+    """Whether a number, an int64 tensor, is not in a list of numbers that is not empty."""
     ordered = tf.constant(np.sort(numbers), tf.int64)
     place = tf.searchsorted(ordered, number[None])[0]
     return ordered[tf.minimum(place, len(numbers) - 1)] != number
 
 
-def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **options):
+def from_arrays(payloads, labels, class_names, find_id, indices=slice(None), **options):
     """Return a `Source` of examples whose payloads are in memory.
 
     Args:
@@ -289,19 +287,19 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
         labels: int array of their labels, or float array `(payloads, classes)`.
         class_names: name of each label.
         find_id: as in `Source`.
-        part: indices of the examples to take.
+        indices: slice or array of the examples to take.
         **options: as in `Source`.
 
     Returns:
-        A `Source`, whose shuffle buffer holds all of it.
+        A `Source` whose shuffle buffer has room for all examples.
     """
-    numbers = np.arange(len(payloads), dtype="int64")[part]
+    numbers = np.arange(len(payloads), dtype="int64")[indices]
     labels = np.asarray(labels, "int32" if np.ndim(labels) == 1 else "float32")
     arrays = (numbers, np.asarray(payloads)[numbers], labels[numbers])
 
     def read_numbers(wanted):
-        kept = np.isin(numbers, wanted)
-        return tf.data.Dataset.from_tensor_slices(tuple(array[kept] for array in arrays))
+        is_wanted = np.isin(numbers, wanted)
+        return tf.data.Dataset.from_tensor_slices(tuple(array[is_wanted] for array in arrays))
 
     return Source(
         tf.data.Dataset.from_tensor_slices(arrays),
@@ -315,7 +313,7 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
 
 
 def select_classes(labels, class_names, classes):
-    """Find the examples of some classes, their new labels and the names of these.
+    """Find the examples of some classes, and renumber the labels.
 
     Args:
         labels: int array.
@@ -323,39 +321,39 @@ def select_classes(labels, class_names, classes):
         classes: names of the classes to keep.
 
     Returns:
-        `(keep, labels, class_names)`: a boolean array, the new labels of all examples (those that
-        are not kept have a meaningless one), and the names in the dataset's order.
+        `(keep, labels, class_names)`: a boolean array, the new labels (meaningless for examples
+        that are not kept), and the names of the kept classes in the dataset's order.
 
     Raises:
-        ValueError: if `classes` is no list of names, or a class is unknown.
+        ValueError: if `classes` is not a list of names, or a class is unknown.
     """
-    given = [] if isinstance(classes, str) or not np.iterable(classes) else list(classes)
-    if not given or any(name not in class_names for name in given):
+    names = [] if isinstance(classes, str) or not np.iterable(classes) else list(classes)
+    if not names or any(name not in class_names for name in names):
         raise ValueError(
             f"`classes` must be among {', '.join(class_names)}, as a list of such names. "
             f"Received: classes={classes!r}"
         )
-    kept = np.array(sorted(class_names.index(name) for name in given))
+    kept = np.array(sorted(class_names.index(name) for name in names))
     return np.isin(labels, kept), np.searchsorted(kept, labels), [class_names[i] for i in kept]
 
 
 def stratified_subset(labels, start, stop, seed=0):
-    """Return the sorted indices of a fraction of the examples, the same of every class.
+    """Return the sorted indices of the same fraction of each class, from `start` to `stop`.
 
-    Parts from `start` to `stop`, fractions, do not overlap for the same seed of the shuffling.
+    With the same seed, fractions that do not overlap have no common examples.
     """
-    parts = [np.array([], "int64")]
+    chosen = [np.array([], "int64")]
     for label in np.unique(labels):
         members = np.random.default_rng(seed).permutation(np.flatnonzero(labels == label))
         first, last = round(start * len(members)), round(stop * len(members))
-        parts.append(members[first:last])
-    return np.sort(np.concatenate(parts))
+        chosen.append(members[first:last])
+    return np.sort(np.concatenate(chosen))
 
 
 def digits(split, classes=None, shard=(0, 1)):
-    """Return the 1,797 handwritten digits of 8 x 8 pixels in scikit-learn, as a `Source`.
+    """Return scikit-learn's 1,797 handwritten digits of 8 x 8 pixels as a `Source`.
 
-    Ids are `digits#` and the index in the array of scikit-learn. Arguments as in `find_source`.
+    Ids are `digits#` and the index in scikit-learn's array. Arguments are as in `find_source`.
 
     Reference:
         Optical Recognition of Handwritten Digits, UCI machine learning repository.
@@ -363,20 +361,20 @@ def digits(split, classes=None, shard=(0, 1)):
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    parts = split_ranges(split, given=["train"])
-    part = np.sort(np.concatenate([stratified_subset(data.target, *ends) for _, *ends in parts]))
+    ranges = split_ranges(split, present=["train"])
+    chosen = np.sort(np.concatenate([stratified_subset(data.target, *ends) for _, *ends in ranges]))
     labels, names = data.target, [str(digit) for digit in range(10)]
     if classes is not None:
         keep, labels, names = select_classes(labels, names, classes)
-        part = part[keep[part]]
-    part = part[shard[0] :: shard[1]]
-    return from_arrays(_encoded_images(), labels, names, "digits#{}".format, part)
+        chosen = chosen[keep[chosen]]
+    chosen = chosen[shard[0] :: shard[1]]
+    return from_arrays(_encoded_digits(), labels, names, "digits#{}".format, chosen)
 
 
 @functools.cache
-def _encoded_images():
+def _encoded_digits():
     from sklearn.datasets import load_digits
 
-    # From [0, 16] to [0, 255].
+    # Scale values from [0, 16] to [0, 255].
     pixels = np.round(load_digits().images * (255 / 16)).astype("uint8")
     return np.array([tf.io.encode_png(image[..., None]).numpy() for image in pixels], object)

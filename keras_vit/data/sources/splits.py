@@ -1,4 +1,4 @@
-"""Which examples make up the train, validation and test splits."""
+"""The train, validation and test splits, and how a dataset without some of them is divided."""
 
 SPLITS = ("train", "validation", "test")
 # Names of folders and of TFRecord files, compared without case.
@@ -10,7 +10,7 @@ SPLIT_NAMES = {
 
 # For datasets without a validation split; the paper holds out 10 % of Pets and Flowers.
 _LAST_TENTH_HELD_OUT = {"train": ("train", 0.0, 0.9), "validation": ("train", 0.9, 1.0)}
-_NOTHING_GIVEN = {
+_ONLY_TRAIN = {
     "train": ("train", 0.0, 0.7),
     "validation": ("train", 0.7, 0.8),
     "test": ("train", 0.8, 1.0),
@@ -33,47 +33,47 @@ def split_names(split):
     return names
 
 
-def split_ranges(split, given):
+def split_ranges(split, present):
     """Find where the examples of a split come from.
 
-    A dataset with all three splits is used as it is. Without `validation`, the last 10 % of its
-    `train` are held out. With `validation` but without `test`, its `validation` is the test split,
-    as ImageNet's is in the paper, and 10 % of `train` are held out. A dataset with
-    `train` alone is divided 70 : 10 : 20.
+    A dataset with all three splits is not divided. Without `validation`, the last 10 % of `train`
+    are held out. With `validation` but without `test`, `validation` becomes the test split, as for
+    ImageNet in the paper, and the last 10 % of `train` are held out. A dataset with only `train` is
+    divided 70 : 10 : 20.
 
     Args:
         split: as in `split_names`.
-        given: names of the splits that the dataset has.
+        present: names of the splits that the dataset has.
 
     Returns:
-        A list of `(given split, start, stop)`, start and stop being fractions of the given split.
+        A list of `(present split, start, stop)`; `start` and `stop` are fractions.
 
     Raises:
         ValueError: if the split is unknown or the dataset has no `train`.
 
     Example:
-    >>> split_ranges("train+validation", given=["train", "test"])
+    >>> split_ranges("train+validation", present=["train", "test"])
     [('train', 0.0, 0.9), ('train', 0.9, 1.0)]
     """
     names = split_names(split)
-    if "train" not in given:
-        raise ValueError(f"A dataset must have a split `train`. Received: splits {sorted(given)}")
-    if "validation" in given and "test" in given:
+    if "train" not in present:
+        raise ValueError(f"A dataset must have a split `train`. Received: splits {sorted(present)}")
+    if "validation" in present and "test" in present:
         parts = {name: (name, 0.0, 1.0) for name in SPLITS}
-    elif "test" in given:
+    elif "test" in present:
         parts = {**_LAST_TENTH_HELD_OUT, "test": ("test", 0.0, 1.0)}
-    elif "validation" in given:
+    elif "validation" in present:
         parts = {**_LAST_TENTH_HELD_OUT, "test": ("validation", 0.0, 1.0)}
     else:
-        parts = _NOTHING_GIVEN
+        parts = _ONLY_TRAIN
     return [parts[name] for name in names]
 
 
-def describe_splits(given):
+def describe_splits(present):
     """Describe in one line where the examples of each split come from.
 
     Args:
-        given: dictionary from the splits that the dataset has to their names in the text.
+        present: dictionary from the splits that the dataset has to their names in the text.
 
     Returns:
         A string.
@@ -82,8 +82,8 @@ def describe_splits(given):
     >>> describe_splits({"train": "train/", "validation": "val/"})
     'train is 90% of train/, validation is 10% of train/, test is val/'
     """
-    parts = [(name, *part) for name in SPLITS for part in split_ranges(name, given)]
+    parts = [(name, *part) for name in SPLITS for part in split_ranges(name, present)]
     return ", ".join(
-        f"{name} is {'' if stop - start == 1 else f'{stop - start:.0%} of '}{given[place]}"
+        f"{name} is {'' if stop - start == 1 else f'{stop - start:.0%} of '}{present[place]}"
         for name, place, start, stop in parts
     )

@@ -1,4 +1,4 @@
-"""Examples of TensorFlow Datasets."""
+"""Read datasets of TensorFlow Datasets as a `Source`: any by its name, or a row of the table."""
 
 import functools
 import itertools
@@ -6,6 +6,7 @@ import logging
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_datasets as tfds
 
 from keras_vit.data.sources.masks import pack
 from keras_vit.data.sources.named_datasets import DatasetRow
@@ -16,39 +17,34 @@ from keras_vit.data.sources.splits import SPLITS, describe_splits, split_names, 
 def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
     """Return a dataset of TensorFlow Datasets with an `image` and a class `label`, as a `Source`.
 
-    Instead of `label` it may have `labels`, a sequence of classes of any length.
-    Ids are a split of TensorFlow Datasets, `#`, and the position in it. The name is `NAME`,
-    `NAME:CONFIG` or `NAME/CONFIG:VERSION`; the other arguments are as in `find_source`.
+    A multi-label dataset has `labels`, a sequence of classes, instead of `label`. Ids are a split
+    of TensorFlow Datasets, `#`, and the position in it. The name is `NAME`, `NAME:CONFIG` or
+    `NAME/CONFIG:VERSION`; the other arguments are as in `find_source`.
     """
-    import tensorflow_datasets as tfds
-
     builder = tfds.builder(_with_config(name), data_dir=data_dir)
     features = dict(builder.info.features or {})
-    several = "label" not in features
+    is_multi_label = "label" not in features
     label = features.get("label", getattr(features.get("labels"), "feature", None))
     if "image" not in features or not isinstance(label, tfds.features.ClassLabel):
         raise ValueError(
             "`tfds:NAME` must name a dataset with an `image` and a class `label`, or classes "
-            "`labels`. "
-            f"Received: {name!r} with {sorted(features)}"
+            f"`labels`. Received: {name!r} with {sorted(features)}"
         )
     _prepare(builder)
-    given = set(builder.info.splits)
-    parts = split_ranges(split, given)
-    if given != set(SPLITS):
-        used = describe_splits({split: split for split in SPLITS if split in given})
-        unused = ", ".join(sorted(given - set(SPLITS))) or "none"
+    present = set(builder.info.splits)
+    ranges = split_ranges(split, present)
+    if present != set(SPLITS):
+        used = describe_splits({split: split for split in SPLITS if split in present})
+        unused = ", ".join(sorted(present - set(SPLITS))) or "none"
         log_once(logging.INFO, f"tfds:{name}: {used}; not used: {unused}")
-    expression = "+".join(f"{part}[{start:.0%}:{stop:.0%}]" for part, start, stop in parts)
-    kind = {"label": "labels", "is_multi_label": True} if several else {}
-    row = DatasetRow(name, name, {split: expression}, label.num_classes, **kind)
+    expression = "+".join(f"{part}[{start:.0%}:{stop:.0%}]" for part, start, stop in ranges)
+    options = {"label": "labels", "is_multi_label": True} if is_multi_label else {}
+    row = DatasetRow(name, name, {split: expression}, label.num_classes, **options)
     return _read(builder, row, expression, shard, keeps_unlabelled=True)
 
 
 def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
-    """Return a dataset of the paper, a row of the table, as `tensorflow_dataset` does."""
-    import tensorflow_datasets as tfds
-
+    """Return the dataset of a row of `DATASETS`, as `tensorflow_dataset` does."""
     names = split_names(split)
     if not set(names) <= set(row.splits):
         raise ValueError(
@@ -61,12 +57,12 @@ def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
 
 
 def _prepare(builder):
-    """Download what is not on disk; TensorFlow Datasets shows its progress."""
+    """Download and prepare a dataset unless it is on disk, with a progress bar."""
     try:
         builder.download_and_prepare()
     except Exception as error:
-        # Its libraries raise many kinds of errors, and an `AssertionError` with instructions if
-        # something must be downloaded by hand.
+        # Many kinds of errors are possible. If files must be downloaded by hand, an
+        # `AssertionError` has the instructions.
         raise ValueError(
             f"The dataset {builder.name} cannot be downloaded. "
             f"Received: {type(error).__name__}: {error}"
@@ -74,21 +70,19 @@ def _prepare(builder):
 
 
 def _with_config(name):
-    """Return `NAME:CONFIG` as TensorFlow Datasets writes it; a version stays after the colon."""
+    """Return `NAME:CONFIG` as `NAME/CONFIG`, as TensorFlow Datasets does; keep `NAME:VERSION`."""
     head, _, tail = name.partition(":")
     return f"{head}/{tail}" if "/" not in name and tail and not tail[0].isdigit() else name
 
 
 def _read(builder, row, expression, shard, keeps_unlabelled=False):
-    import tensorflow_datasets as tfds
-
     needs = {row.label: True} if isinstance(row.label, str) else row.needs
     encoded = ("image", row.mask) if row.mask else ("image",)
     decoders = tfds.decode.PartialDecoding(
         {**dict.fromkeys(encoded, True), **needs},
         decoders={name: tfds.decode.SkipDecoding() for name in encoded},
     )
-    # One file after the other, so that the examples come in the order of their positions.
+    # Files are read one after the other, so that examples come in the order of their positions.
     config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     starts = _first_numbers(builder.info.splits)
     pieces = list(_pieces(builder, expression, *shard))
@@ -99,32 +93,32 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
         return piece.enumerate(starts[split] + first)
 
     def read(pieces):
-        together = functools.reduce(
+        dataset = functools.reduce(
             tf.data.Dataset.concatenate, itertools.starmap(read_piece, pieces)
         )
-        if leaves_out:
-            together = together.filter(lambda number, features: tf.size(features[row.label]) > 0)
-        return together
+        if drops_unlabelled:
+            dataset = dataset.filter(lambda number, features: tf.size(features[row.label]) > 0)
+        return dataset
 
     def read_range(first, last):
         return as_examples(read(_between(pieces, starts, first, last)))
 
-    def as_examples(together):
-        return together.map(
+    def as_examples(dataset):
+        return dataset.map(
             lambda number, features: (number, _payload(row, features), _label(row, features))
         )
 
     splits = dict.fromkeys(split for split, *_ in pieces)
     files = [file for split in splits for file in builder.info.splits[split].filepaths]
-    leaves_out = row.is_multi_label and not keeps_unlabelled
-    together = read(pieces)
+    drops_unlabelled = row.is_multi_label and not keeps_unlabelled
+    dataset = read(pieces)
     numbers = np.concatenate(
         [np.arange(first, last, dtype="int64") + starts[split] for split, first, last in pieces]
     )
-    if leaves_out:
-        numbers = np.array([number for number, _ in together.as_numpy_iterator()], "int64")
+    if drops_unlabelled:
+        numbers = np.array([number for number, _ in dataset.as_numpy_iterator()], "int64")
     return Source(
-        as_examples(together),
+        as_examples(dataset),
         _class_names(builder, row),
         numbers,
         numbered_ids([*starts], [*starts.values()]),
@@ -144,7 +138,7 @@ def _payload(row, features):
 
 
 def _between(pieces, starts, first, last):
-    """Return the parts of pieces that have the examples from one number to another."""
+    """Yield the parts of pieces with the examples from the number `first` to the number `last`."""
     for split, start, stop in pieces:
         begin, end = max(start, first - starts[split]), min(stop, last + 1 - starts[split])
         if begin < end:
@@ -152,12 +146,10 @@ def _between(pieces, starts, first, last):
 
 
 def _pieces(builder, expression, index, count):
-    """Return the pieces of splits that one worker reads for an expression, `(split, first, last)`.
+    """Return the pieces `(split, first, last)` of an expression such as `train[:90%]` of a worker.
 
-    Every worker reads a piece of each part of the expression, and together they read all of it.
+    Each part of the expression is divided among all workers.
     """
-    import tensorflow_datasets as tfds
-
     pieces = []
     instruction = tfds.core.ReadInstruction.from_spec(expression)
     for part in instruction.to_absolute(builder.info.splits):
@@ -194,5 +186,5 @@ def _class_names(builder, row):
     if row.class_names:
         return row.class_names
     feature = builder.info.features[row.label]
-    # With several labels per image, the feature is a sequence of class labels.
+    # The feature of a multi-label dataset is a sequence of class labels.
     return tuple(getattr(feature, "feature", feature).names)
