@@ -155,7 +155,7 @@ def test_the_dataset_keeps_its_info():
         ({"patch_size": 5}, "`image_size` must be a multiple of"),
         ({"target": "colour"}, "`target` must be one of"),
         ({"patch_size": 2, "target": "downsized"}, "needs patches of at least 4 x 4 pixels"),
-        ({"share": 0}, "`share` must be a part of an image's 8 patches"),
+        ({"share": 0}, "`share` must select from 1 to 8 patches"),
     ],
 )
 def test_targets_that_cannot_be_are_refused(options, message):

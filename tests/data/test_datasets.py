@@ -132,13 +132,13 @@ def test_one_hot_labels():
         ({"split": "dev"}, "`split` must be one of"),
         ({"split": "train+train"}, "`split` must be one of"),
         ({"shard": (2, 2)}, "`shard` must be"),
-        ({"shard": (1999, 2000)}, "There must be an image that can be decoded, for each"),
+        ({"shard": (1999, 2000)}, "Each worker must have an image that can be decoded"),
         ({"classes": ("1",)}, "at least two"),
         ({"classes": ("1", "x")}, "`classes` must be among 0, 1"),
         ({"classes": ("1",), "name": "cifar10"}, "`classes` is for"),
         ({"max_skipped": 2}, "`max_skipped` must be a share"),
-        ({"fraction": 1e-5}, "There must be an image that can be decoded"),
-        ({"exclude": [f"digits#{n}" for n in range(1797)]}, "There must be an image"),
+        ({"fraction": 1e-5}, "Each worker must have an image that can be decoded"),
+        ({"exclude": [f"digits#{n}" for n in range(1797)]}, "Each worker must have an image"),
     ],
 )
 def test_other_images_than_meant_are_refused(options, message):

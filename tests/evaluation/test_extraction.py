@@ -119,7 +119,7 @@ def test_a_cache_that_is_damaged_or_of_something_else_is_renewed(cache, model, c
     # Pickled arrays are not read.
     np.savez(path, features=np.array([{}], object), labels=np.zeros(1), digest="")
     assert cache.features(model)[0]
-    assert caplog.text.count("is damaged or of something else") == 4
+    assert caplog.text.count("is damaged or has other contents") == 4
 
 
 def test_features_are_found_though_the_disk_is_full(cache, model, monkeypatch, caplog):

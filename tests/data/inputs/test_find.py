@@ -61,7 +61,7 @@ def test_numbers_that_rise_twice(folder):
     """Those of TensorFlow Datasets whose splits are in another order than their names."""
     source = find_source(f"folder:{folder}", ALL)
     numbers = np.array([10, 11, 2, 3])
-    found = [int(number) for number, *_ in source.some(numbers).as_numpy_iterator()]
+    found = [int(number) for number, *_ in source.examples_with(numbers).as_numpy_iterator()]
     assert sorted(found) == [2, 3, 10, 11]
 
 

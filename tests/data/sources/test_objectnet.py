@@ -8,7 +8,7 @@ import pytest
 from keras_vit.core.text import imagenet_class_names
 from keras_vit.data import find_source, load
 from keras_vit.data.inputs import find_images
-from keras_vit.data.pipeline import find_every
+from keras_vit.data.pipeline import find_all_splits
 from keras_vit.evaluation import evaluate
 from keras_vit.models import vision_transformer
 from tests.fixtures.images import encode, random_image
@@ -112,7 +112,7 @@ def test_images_to_predict_and_to_compare_have_no_border(root):
     columns = rows.columns(0, 5)
     np.testing.assert_array_equal(columns["image"][4], inside(len("banana") + 1))
     assert columns["label"][0] == ["analog_clock", "digital_clock"]
-    source = find_every(f"objectnet:{root}", None)
+    source = find_all_splits(f"objectnet:{root}", None)
     assert source.num_examples == 5
     picture = with_border(random_image())
     np.testing.assert_array_equal(source.pixels(picture), picture[2:-2, 2:-2])
