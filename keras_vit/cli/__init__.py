@@ -162,10 +162,9 @@ class _FirstOfSkipped(logging.Filter):
 
     def filter(self, record):
         message = record.getMessage()
-        if not message.startswith("skipped "):
-            return True
         is_new = message not in self._shown
-        self._shown.add(message)
+        if message.startswith("skipped "):
+            self._shown.add(message)
         return is_new
 
 

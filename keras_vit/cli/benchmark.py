@@ -90,8 +90,12 @@ def csv_rows(cost):
     """Return one row per batch size of a `Cost`, for the CSV file."""
     return [
         {
-            **{"model": cost.model, "image_size": cost.image_size, "task": cost.task},
-            **{"batch_size": size, "images_per_second": speed, "peak_bytes": peak},
+            "model": cost.model,
+            "image_size": cost.image_size,
+            "task": cost.task,
+            "batch_size": size,
+            "images_per_second": speed,
+            "peak_bytes": peak,
             "dtype": cost.dtype,
         }
         for size, speed, peak in cost.points

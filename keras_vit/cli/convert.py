@@ -131,7 +131,10 @@ def check_target(source, target, to, overwrite):
     """
     from keras_vit.checkpoints.catalog.download import FILES_OF_DIRECTORY, files_of
 
-    is_replacing, is_folder = to != "saved_model", writes_directory(to, target)
+    # The target of a format with a directory may also be the file of its weights alone.
+    is_weights_file = to in LAYOUTS and target.suffix == LAYOUTS[to].suffix
+    is_folder = to in DIRECTORIES and not is_weights_file
+    is_replacing = to != "saved_model"
     written = [target / name for name in FILES_OF_DIRECTORY] if is_folder else [target]
     read = files_of(source)
     if is_replacing and any(_is_same(new, old) for new in written for old in read):
@@ -152,12 +155,6 @@ def check_target(source, target, to, overwrite):
         raise ValueError(
             f"`target` must be new{unless}. Received: {str(target)!r}, which already exists"
         )
-
-
-def writes_directory(to, target):
-    """Whether a format writes a directory at a path, rather than a file of weights."""
-    is_weights_file = to in LAYOUTS and target.suffix == LAYOUTS[to].suffix
-    return to in DIRECTORIES and not is_weights_file
 
 
 def _is_same(path, other):

@@ -71,8 +71,7 @@ class Evaluate(Reading):
         print_once(f"mean of {len(runs)} runs:")
         for name in summaries[0]:
             if name != "images":
-                values = [summary[name] for summary in summaries]
-                print_once(f"{name}: {mean_and_deviation(values, 4)}")
+                print_once(f"{name}: {mean_and_deviation([s[name] for s in summaries], 4)}")
 
     def _evaluate(self):
         """Print the metrics of a model, and return them."""

@@ -64,12 +64,9 @@ def cost_row(variant, image_size=224, num_classes=1000):
     if not is_resnet(variant):
         activations.append(count_activations(variant, image_size, remat=True))
     sizes = [f"{4 * count / 2**20:,.1f}" for count in activations]
-    return (
-        *(variant.name, f"{parameters:,.1f} M"),
-        # The backward pass of a matrix product is two matrix products.
-        *(f"{times * flops:,.1f}" for times in (1, 3)),
-        *(*sizes, "-")[:2],
-    )
+    # The backward pass of a matrix product is two matrix products.
+    operations = f"{flops:,.1f}", f"{3 * flops:,.1f}"
+    return (variant.name, f"{parameters:,.1f} M", *operations, *(*sizes, "-")[:2])
 
 
 def table_row(variant, image_size=224, num_classes=1000):
