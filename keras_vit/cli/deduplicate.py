@@ -13,7 +13,7 @@ from keras_vit.data.sources.kinds import absolute_name, has_path
 _SHOWN = 5
 _DRAWN = 20
 # Flags for hashes only.
-_OF_HASHES = ("train_split", "test_split", "max_distance", "picture", "hashes", "shard")
+_HASH_OPTIONS = ("train_split", "test_split", "max_distance", "picture", "hashes", "shard")
 
 
 @dataclasses.dataclass
@@ -69,7 +69,7 @@ class Deduplicate(Command):
         if self.picture is not None:
             check_new_file(self.picture, ".png")
         has_features = is_store(self.train)
-        unfit = _OF_HASHES if has_features else ("similarity",)
+        unfit = _HASH_OPTIONS if has_features else ("similarity",)
         refused = [name for name in unfit if getattr(self, name) is not None]
         refused += ["no hashes"] if shard and self.hashes is None else []
         refused += ["no test set"] if not self.test and (has_features or self.hashes) else []

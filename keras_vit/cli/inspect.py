@@ -9,7 +9,7 @@ from keras_vit.cli.command import Command, ImageSize, ModelArgument, evenly_spac
 
 @dataclasses.dataclass
 class Inspect(Command):
-    """Draw what a model has learned and attends to, as PNG files and one page.
+    """Draw what a model has learned and attends to, as PNG files and an HTML page.
 
     The figures are filters, position embeddings, attention distance, attention rollout, and the
     attention of each head. Example: keras-vit inspect runs/photos --out seen

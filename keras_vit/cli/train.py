@@ -70,9 +70,9 @@ class Train(Command):
             or a checkpoint. See `--distillation`, `--temperature` and `--label-weight`.
         keep_head: keep the head of a trained model, to train it further. Its classes must be the
             dataset's, in the same order. By default the model gets a new head.
-        fewshot_every: number of steps after which to measure the few-shot accuracy of the model's
-            features again, as `keras-vit fewshot` does; also measured at the end. Written to
-            metrics.jsonl and for TensorBoard.
+        fewshot_every: measure the few-shot accuracy of the model's features, as `keras-vit fewshot`
+            does, at the end and at intervals of this number of steps. It is written
+            to metrics.jsonl and for TensorBoard.
         fewshot_data: dataset of `--fewshot-every`, as in `--data`, with the splits train, to learn
             from, and test, to classify.
         fewshot_shots: images per class to learn from.
@@ -86,7 +86,7 @@ class Train(Command):
             directories `seed-0`, `seed-1`, ... of the workdir. Mean and standard deviation are
             printed.
         resume: resume the run in the directory; if there is none, begin it.
-        save_steps: number of steps between saved states; a state is also saved after each epoch.
+        save_steps: number of batches between saved states; a state is also saved after each epoch.
         keep: number of states to keep.
         strategy: devices: `auto` (all accelerators), `none` (one device); with
             TensorFlow `mirrored` (all GPUs), `tpu`; with JAX `data_parallel`, `model_parallel`.
@@ -200,6 +200,51 @@ class Train(Command):
         return recipe
 
 
+@dataclasses.dataclass
+class Resume(Command):
+    """Resume a stopped run of `keras-vit train`, with its settings.
+
+    To resume `--seeds` or `--sweep-lr`, repeat the command of `keras-vit train` with `--resume`.
+
+    Example: keras-vit resume runs/pets
+
+    Args:
+        workdir: directory of the run.
+        model: new path of the model that the run began from, if it has moved.
+        data: new place of the images, as in `keras-vit train`.
+        teacher: new path of the teacher.
+        strategy: other devices, as in `keras-vit train`.
+    """
+
+    workdir: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    model: str | None = None
+    data: str | None = None
+    teacher: str | None = None
+    strategy: str | None = None
+
+    def run(self):
+        """Train, and print the paths of the results."""
+        from keras_vit.evaluation import FewshotAccuracy
+        from keras_vit.training.callbacks import MeasureRegularly
+        from keras_vit.training.trainer import recorded_arguments, train
+
+        workdir = self.workdir.expanduser().resolve()
+        arguments, measured = recorded_arguments(workdir)
+        for name in ("model", "data", "teacher", "strategy"):
+            if getattr(self, name) is not None:
+                arguments[name] = getattr(self, name)
+        if self.strategy is not None:
+            # The recorded number is for the recorded strategy.
+            arguments["model_shards"] = None
+        reading = {name: arguments[name] for name in ("data_dir", "max_skipped")}
+        callbacks = [
+            MeasureRegularly(settings.pop("every"), FewshotAccuracy(**settings, **reading))
+            for settings in measured
+        ]
+        run = train(**arguments, workdir=workdir, resume=True, callbacks=callbacks)
+        show_run(run, callbacks, arguments["data"] if arguments["validation"] else None)
+
+
 def show_run(run, callbacks, data):
     """Print the results of a run, and draw its figures if a dataset is given."""
     from keras_vit.checkpoints.run_files import LAST_MODEL, read_run
@@ -268,48 +313,3 @@ def _named(metric):
 
 def _format_of(metric):
     return ".2%" if "accuracy" in metric else ".4f"
-
-
-@dataclasses.dataclass
-class Resume(Command):
-    """Resume a stopped run of `keras-vit train`, with its settings.
-
-    To resume `--seeds` or `--sweep-lr`, repeat the command of `keras-vit train` with `--resume`.
-
-    Example: keras-vit resume runs/pets
-
-    Args:
-        workdir: directory of the run.
-        model: new path of the model that the run began from, if it has moved.
-        data: new place of the images, as in `keras-vit train`.
-        teacher: new path of the teacher.
-        strategy: other devices, as in `keras-vit train`.
-    """
-
-    workdir: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    model: str | None = None
-    data: str | None = None
-    teacher: str | None = None
-    strategy: str | None = None
-
-    def run(self):
-        """Train, and print the paths of the results."""
-        from keras_vit.evaluation import FewshotAccuracy
-        from keras_vit.training.callbacks import MeasureRegularly
-        from keras_vit.training.trainer import recorded_arguments, train
-
-        workdir = self.workdir.expanduser().resolve()
-        arguments, measured = recorded_arguments(workdir)
-        for name in ("model", "data", "teacher", "strategy"):
-            if getattr(self, name) is not None:
-                arguments[name] = getattr(self, name)
-        if self.strategy is not None:
-            # The recorded number is for the recorded strategy.
-            arguments["model_shards"] = None
-        reading = {name: arguments[name] for name in ("data_dir", "max_skipped")}
-        callbacks = [
-            MeasureRegularly(settings.pop("every"), FewshotAccuracy(**settings, **reading))
-            for settings in measured
-        ]
-        run = train(**arguments, workdir=workdir, resume=True, callbacks=callbacks)
-        show_run(run, callbacks, arguments["data"] if arguments["validation"] else None)

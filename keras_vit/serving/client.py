@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.serving.formats import needing
+from keras_vit.serving.formats import requiring_extra
 
 _REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
 _GRPC_URL = re.compile(r"grpc://([^/\s]+)/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
@@ -72,7 +72,7 @@ class Client(contextlib.AbstractContextManager):
     def __init__(self, url: str, timeout: float = 60.0) -> None:
         for pattern, transport in ((_REST_URL, _Rest), (_GRPC_URL, _Grpc)):
             if parts := pattern.fullmatch(str(url)):
-                with needing("serving"):
+                with requiring_extra("serving"):
                     self._transport = transport(*parts.groups(), timeout)
                 self.url = str(url)
                 return

@@ -39,7 +39,7 @@ from keras_vit.serving.formats import (
     SIGNATURES,
     USUAL_SIGNATURES,
     format_of,
-    needing,
+    requiring_extra,
     version_folders,
     write_labels,
 )
@@ -84,9 +84,9 @@ def export(
     the probabilities are sigmoids, and there are also `predicted`, bool, and `predicted_labels`,
     strings that are empty where `predicted` is false, both `(batch, num_classes)`. For a
     `keras_vit.segmenter`, they return `logits` `(batch, height, width, num_classes)` and `masks`,
-    int32 `(batch, height, width)`, at the resized images' size. A model without a head
-    (`num_classes=0`) returns `features` from every signature. Other formats take preprocessed
-    `images` and return `logits`, or `features` without a head.
+    int32 `(batch, height, width)`, in the size of the resized images. For a model without a head
+    (`num_classes=0`), all signatures return `features`. Other formats take preprocessed `images`
+    and return `logits`, or `features` without a head.
 
     The version also contains `model.json`, which describes the model, and the class names. For a
     SavedModel, settings for TF Serving are written to the directory, unless they exist. A version
@@ -165,7 +165,7 @@ def export(
     with new_version(directory, version) as (folder, publish):
         written = folder / "written"
         written.mkdir()
-        with needing(row.name):
+        with requiring_extra(row.name):
             row.implementation.write(model, written / row.file_name, folder, **settings)
         if class_names:
             write_labels(written, class_names)

@@ -131,27 +131,6 @@ class Predictor:
         return column
 
 
-def _as_array(values):
-    try:
-        return np.asarray(values)
-    except ValueError:
-        # The values are lists of several lengths.
-        return as_objects(values)
-
-
-# Cached, because Spark unpickles a predictor for each of its tasks.
-@functools.lru_cache(maxsize=1)
-def _load(path, outputs, batch_size, dtype, image_size, _):
-    return load_runner(path, outputs, batch_size, dtype, image_size)
-
-
-def _time_of(path):
-    """Return when a model's files last changed, to reload a model that is saved again."""
-    path = find_model(path)
-    files = [path, *path.rglob("*")] if path.is_dir() else [path]
-    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=None)
-
-
 def predict_column(runner, column, values, outputs, batch_size, on_images=None):
     """Predict a column of images, decoding the next step's images while the model computes.
 
@@ -198,6 +177,49 @@ def predict_column(runner, column, values, outputs, batch_size, on_images=None):
     is_decoded = np.array([reason is None for reason in errors], bool)
     columns = {name: _spread(arrays[name], is_decoded) for name in outputs}
     return {**columns, "error": as_objects(errors)}
+
+
+def ranked(probabilities, top=None, thresholds=None):
+    """Return the `top` classes of an image, or all above their thresholds, most likely first."""
+    order = np.argsort(-probabilities, kind="stable")
+    if thresholds is None:
+        return order[:top]
+    return order[probabilities[order] > np.asarray(thresholds)[order]]
+
+
+def class_names_of(runner, num_classes):
+    """Return the names of a model's classes, by default their numbers."""
+    return runner.class_names or list(map(str, range(num_classes)))
+
+
+def digest_of_model(path):
+    """Return a digest of a model's or an export's files; download a published checkpoint."""
+    version = find_export(path)
+    if version is not None:
+        return digest_of_files(version.rglob("*"))
+    file = find_model(path)
+    return digest_of_files(files_of(file if file.suffix == ".keras" else find_file(file)))
+
+
+def _as_array(values):
+    try:
+        return np.asarray(values)
+    except ValueError:
+        # The values are lists of several lengths.
+        return as_objects(values)
+
+
+# Cached, because Spark unpickles a predictor for each of its tasks.
+@functools.lru_cache(maxsize=1)
+def _load(path, outputs, batch_size, dtype, image_size, _):
+    return load_runner(path, outputs, batch_size, dtype, image_size)
+
+
+def _time_of(path):
+    """Return when a model's files last changed, to reload a model that is saved again."""
+    path = find_model(path)
+    files = [path, *path.rglob("*")] if path.is_dir() else [path]
+    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=None)
 
 
 def _prepare(runner, column, value):
@@ -287,31 +309,9 @@ def _classes(logits, runner):
     return {"probabilities": probabilities, "prediction": classes, "probability": chosen}
 
 
-def class_names_of(runner, num_classes):
-    """Return the names of a model's classes, by default their numbers."""
-    return runner.class_names or list(map(str, range(num_classes)))
-
-
-def ranked(probabilities, top=None, thresholds=None):
-    """Return the `top` classes of an image, or all above their thresholds, most likely first."""
-    order = np.argsort(-probabilities, kind="stable")
-    if thresholds is None:
-        return order[:top]
-    return order[probabilities[order] > np.asarray(thresholds)[order]]
-
-
 def _spread(values, is_decoded):
     """Return the values of the decoded images, with `None` or NaN in between for the others."""
     missing = None if values.dtype == object else np.nan
     spread = np.full((len(is_decoded), *values.shape[1:]), missing, values.dtype)
     spread[is_decoded] = values
     return spread
-
-
-def digest_of_model(path):
-    """Return a digest of a model's or an export's files; download a published checkpoint."""
-    version = find_export(path)
-    if version is not None:
-        return digest_of_files(version.rglob("*"))
-    file = find_model(path)
-    return digest_of_files(files_of(file if file.suffix == ".keras" else find_file(file)))

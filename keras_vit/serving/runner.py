@@ -30,7 +30,7 @@ from keras_vit.models.structure import (
     warn_of_zero_head,
 )
 from keras_vit.models.surgery import copy_layer, copy_model, with_float_kernels
-from keras_vit.serving.formats import LABELS, METADATA_FILE, find_export, format_of, needing
+from keras_vit.serving.formats import LABELS, METADATA_FILE, find_export, format_of, requiring_extra
 from keras_vit.serving.image_files import upright
 
 CLASS_OUTPUTS = ("prediction", "probability", "probabilities", "logits")
@@ -78,7 +78,7 @@ class Runner:
         return of_file, of_pixels
 
     def __call__(self, images):
-        """Return the first output for images, float32: the logits, or else the features."""
+        """Return the only output for images, float32: logits or features. See also `outputs`."""
         if self.image_shape is not None:
             images = np.asarray(images)
             check_images(images)
@@ -172,7 +172,7 @@ def export_runner(version, outputs=None, image_size=None):
     file = version / row.file_name
     output = "features" if outputs and not set(CLASS_OUTPUTS) & set(outputs) else None
     try:
-        with needing(row.name):
+        with requiring_extra(row.name):
             run, image_shape, batch_size = row.implementation.load(file, output)
         metadata = json.loads((version / METADATA_FILE).read_text(encoding="utf-8"))
         old_size, image_spec = tuple(metadata["image_size"]), ImageSpec(**metadata["image_spec"])

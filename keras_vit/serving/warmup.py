@@ -12,7 +12,7 @@ from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import replacing
 from keras_vit.data.images.geometry import resize_image
 from keras_vit.data.images.scaling import preprocess
-from keras_vit.serving.formats import METADATA_FILE, needing
+from keras_vit.serving.formats import METADATA_FILE, requiring_extra
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 # TF Serving's `kMaxNumRecords`: a model with more requests is not loaded.
@@ -35,7 +35,7 @@ def write_warmup(saved_model_dir, batch_sizes, name="default"):
     Reference:
         https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
-    with needing("serving"):
+    with requiring_extra("serving"):
         from tensorflow_serving.apis import prediction_log_pb2 as logs
     path = pathlib.Path(saved_model_dir).expanduser()
     for size in batch_sizes:

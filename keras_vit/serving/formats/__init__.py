@@ -14,13 +14,13 @@ SIGNATURES = ("bytes", "uint8", "float", "features")
 USUAL_SIGNATURES = ("bytes", "uint8", "float")
 # The limit of Protocol Buffers and FlatBuffers, less some room for the graph.
 MAX_BYTES = 2**31 - 2**26
-# A SavedModel has its assets in this folder.
+# In the assets folder of SavedModels.
 LABELS = "assets/labels.txt"
 METADATA_FILE = "model.json"
 
 
 @contextlib.contextmanager
-def needing(extra):
+def requiring_extra(extra):
     """If an import fails, raise an error that names the extra to install."""
     try:
         yield
@@ -55,7 +55,7 @@ class ExportFormat:
         module: name of the module with two functions:
             `write(model, path, scratch, **settings)` writes the file `path` and perhaps others next
             to it, with temporary files in the directory `scratch`. `settings` are `quantize` and
-            `images` (float32, or `None`), or those of `saved_model.write`.
+            `images` (float32, or `None`), or the settings of `saved_model.write`.
             `load(path, output)` returns `(run, image_shape, batch_size)`: `run` maps float32 images
             `(n, height, width, 3)`, n > 0, to a dictionary of arrays. An `image_shape` of `None`
             stands for a list of encoded images, and a `batch_size` of `None` for any n.

@@ -14,7 +14,7 @@ SMALL_BYTES = 1024
 
 
 def write(model, path, scratch, quantize, images):
-    """Write a model as an ONNX file; the arguments are those of `ExportFormat`.
+    """Write a model as an ONNX file; see `ExportFormat`.
 
     If the weights take more than `MAX_BYTES`, they are in `model.onnx.data`.
     """

@@ -13,7 +13,7 @@ PRECISION_KEY = ["runtime_options", "INFERENCE_PRECISION_HINT"]
 
 
 def write(model, path, scratch, quantize, images):
-    """Write a model as OpenVINO files; the arguments are those of `ExportFormat`."""
+    """Write a model as OpenVINO files; see `ExportFormat`."""
     write_graph(portable(model), scratch / "graph")
     converted = ov.convert_model(str(scratch / "graph"))
     if quantize == "int8":

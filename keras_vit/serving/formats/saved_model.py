@@ -167,7 +167,7 @@ class _Served(tf.Module):
         return images, tf.ensure_shape(tf.equal(is_good, 0), (self.batch_size,))
 
     def _flagged(self, outputs, is_bad):
-        """Return the outputs with zeros for bad images and `is_bad`; or refuse bad images."""
+        """Return the outputs with zeros for bad images and with `is_bad`, or refuse bad images."""
         if not self.flags_bad_images:
             message = "Images that cannot be decoded, by their index in the batch:"
             refused = tf.debugging.Assert(
