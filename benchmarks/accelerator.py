@@ -1,13 +1,14 @@
-"""Measure forward passes and training steps on a device: ours on JAX, and timm's.
+"""Measure forward passes and training steps on an accelerator: keras_vit on JAX, and timm.
 
     python benchmarks/accelerator.py
     python benchmarks/accelerator.py --cpu --models ViT_Ti16 --image-size 32 --batch-size 2
 
-A run is a number of steps on one batch that is on the device already. It waits for the device once,
-after the last step. Training is `fit`, a step of the same model written by hand in JAX, and a loop
-over timm's model. A forward pass is measured without `predict`, which brings all logits to the
-host. timm's model is under `torch.compile` on a GPU. The packages take turns. MFU is the share of
-the device's peak that the matrix products and convolutions need. TensorFlow is not needed.
+A run is a number of steps on one batch that is already on the device, and waits for the device
+once, after the last step. Training is measured with `fit`, with a step of the same model written by
+hand in JAX, and with a loop over timm's model. A forward pass is measured without `predict`, which
+copies all logits to the host. On a GPU, timm's model runs under `torch.compile`. The packages take
+turns. MFU is the share of the device's peak that the matrix products and convolutions use.
+TensorFlow is not needed.
 """
 
 import dataclasses
@@ -28,11 +29,11 @@ TIMM = {
     "ViT_L16": "vit_large_patch16_224",
     "BiT_R50x1": "resnetv2_50x1_bit",
 }
-# Dense bfloat16 FLOPs a second by the vendor's data sheets, and a part of the device's name.
+# Part of the device's name -> dense bfloat16 FLOPs per second, from the vendor's data sheets.
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L4": 121e12}
 LEARNING_RATE = 0.01
 NUM_CLASSES = 1000
-# timm's GELU is the erf's.
+# timm has the erf GELU.
 VIT_OPTIONS = {
     "keras_vit": {"activation": "gelu"},
     "keras_vit explicit": {"activation": "gelu", "attention_path": "explicit"},
@@ -44,7 +45,7 @@ class Benchmark:
     """Compare forward passes and training steps on a device, in bfloat16."""
 
     models: tuple[str, ...] = ("ViT_B16", "ViT_L16", "BiT_R50x1")
-    """Our builders."""
+    """Names of builders."""
     image_size: int = 224
     """Side of the square images."""
     batch_size: int = 128
@@ -56,11 +57,11 @@ class Benchmark:
     cpu: bool = False
     """Whether to measure a CPU, if JAX finds no accelerator."""
     output: pathlib.Path | None = None
-    """JSON file to write; results/accelerator.json if it is not given."""
+    """JSON file to write; by default results/accelerator.json."""
 
 
 def our_forward(model, images, steps):
-    """Make a function of `steps` forward passes."""
+    """Return a function that runs `steps` forward passes."""
     import jax
 
     from keras_vit.models.inference import for_inference
@@ -81,12 +82,12 @@ def our_forward(model, images, steps):
 
 
 def our_fit(model, images, labels, steps):
-    """Make a function of `fit` on `steps` batches."""
+    """Return a function that runs `fit` on `steps` batches."""
     import jax
     import keras
 
     class DeviceBatches(keras.utils.PyDataset):
-        """One batch, again and again."""
+        """The same batch, repeated."""
 
         def __len__(self):
             return steps
@@ -106,7 +107,7 @@ def our_fit(model, images, labels, steps):
 
 
 def our_jit(model, images, labels, steps):
-    """Make a function of `steps` training steps that are written by hand."""
+    """Return a function that runs `steps` training steps written by hand."""
     import jax
 
     def loss_of(trainable, others, images, labels):
@@ -114,7 +115,7 @@ def our_jit(model, images, labels, steps):
         logs = jax.nn.log_softmax(logits)
         return -jax.numpy.take_along_axis(logs, labels[:, None], axis=1).mean(), others
 
-    # Images and labels are arguments, as XLA computes with constants in advance.
+    # Images and labels are arguments: XLA would compute with constants in advance.
     @functools.partial(jax.jit, donate_argnums=(0, 1))
     def step(trainable, others, images, labels):
         gradients, others = jax.grad(loss_of, has_aux=True)(trainable, others, images, labels)
@@ -132,7 +133,7 @@ def our_jit(model, images, labels, steps):
 
 
 def values_of(model):
-    """Return copies of the values of the trainable and of the other variables."""
+    """Return copies of the values of the trainable and of the non-trainable variables."""
     import jax
 
     # A training step deletes the buffers that it replaces.
@@ -141,7 +142,7 @@ def values_of(model):
 
 
 def timm_runs(name, options):
-    """Make the functions of timm's forward passes and training steps."""
+    """Return functions that run timm's forward passes and training steps."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -218,7 +219,7 @@ def report(name, task, seconds, options):
     peak = next((flops for part, flops in PEAK_FLOPS.items() if part in device), None)
     variant = find_variant(name)
     flops = count_flops(variant, image_size=options.image_size, with_padding=False)
-    # The gradients of a matrix product are two more of its size.
+    # The gradients of a matrix product are two more products of its size.
     flops *= 3 if task == "training" else 1
     results = {}
     for package, times in seconds.items():
@@ -239,7 +240,7 @@ def main():
     """Measure and report."""
     options = tyro.cli(Benchmark)
     os.environ["KERAS_BACKEND"] = "jax"
-    # JAX leaves memory of the device to torch.
+    # Leave memory of the device to torch.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     import jax
     import keras

@@ -1,9 +1,9 @@
-"""Measure RandAugment against the policy of keras-cv, which has fewer operations, and others.
+"""Measure the speed of RandAugment against the policy of keras-cv.
 
     python benchmarks/augmentation.py
 
-Both choose two operations per image, in a graph, one image after the other on one core. They take
-turns; the ratio is that of the medians.
+The policy of keras-cv has fewer and other operations. Both apply two operations per image, in a
+graph, one image at a time on one core. They take turns; the ratio is that of the medians.
 """
 
 import dataclasses
@@ -29,11 +29,11 @@ class Benchmark:
     images: int = 200
     """Images in a round."""
     rounds: int = 7
-    """Rounds of each."""
+    """Rounds of each policy."""
 
 
 def keras_cv_policy(magnitude):
-    """Return a function of an image that applies two operations of keras-cv."""
+    """Return a function that applies two operations of keras-cv to an image."""
     operations = keras_cv.layers.RandAugment.get_standard_policy((0, 255), magnitude / 30, 0.0)
 
     @tf.function

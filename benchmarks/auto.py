@@ -1,11 +1,11 @@
-"""`keras-vit train auto` on few, uneven images of CIFAR-10, next to simpler ways.
+"""Measure `keras-vit train auto` on a few hundred uneven images, next to simpler methods.
 
     python benchmarks/auto.py CIFAR10 WORKDIR [--epochs 24] [--seeds 3]
 
 CIFAR10 is a folder with `train/CLASS/*.jpg` and `test/CLASS/*.jpg`. A small ViT with patches of 4
-is pre-trained on five of the classes; 300 images of the other five (150, 75, 40, 25 and 10) are the
-user's folder. All are judged by the balanced accuracy on the test images of the five classes. What
-is done is not done again: the same command after a stop continues.
+pixels is pre-trained on five of the classes. The user's folder has 300 images of the other five
+classes (150, 75, 40, 25 and 10). The measure is the balanced accuracy on the test images of these
+classes. The same command resumes after a stop.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def one_seed(cifar10, workdir, pretrained, seed):
     command += ["--workdir", run, "--seed", seed]
     subprocess.run([sys.executable, "-m", "keras_vit", *map(str, command)], check=True)
     minutes = (time.perf_counter() - start) / 60
-    # The same recipe from random weights, at the learning rate for them.
+    # The same recipe from random weights, with their learning rate.
     recipe = find_recipe(json.loads((run / "run.json").read_text())["recipe"])
     scratch = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.03}
     keras.utils.set_random_seed(seed)
@@ -101,7 +101,7 @@ def one_seed(cifar10, workdir, pretrained, seed):
 
 
 def choose_images(cifar10, root, seed):
-    """Copy 300 images to a folder of the user, and return it and the folder of test images."""
+    """Copy 300 images to the user's folder; return it and the folder of test images."""
     rng = random.Random(seed)
     shutil.rmtree(root, ignore_errors=True)
     for name, count in zip(rng.sample(OTHERS, len(OTHERS)), COUNTS, strict=True):
@@ -109,14 +109,14 @@ def choose_images(cifar10, root, seed):
         for path in rng.sample(sorted((cifar10 / "train" / name).iterdir()), count):
             shutil.copy(path, root / "photos" / name)
         shutil.copytree(cifar10 / "test" / name, root / "test/test" / name)
-        # Layouts have a training folder; its image plays no part.
+        # A dataset needs a training folder; its image is not used.
         (root / "test/train" / name).mkdir(parents=True)
         shutil.copy(path, root / "test/train" / name)
     return root / "photos", root / "test"
 
 
 def balanced_accuracy(run, test):
-    """Return that of the best model of a run."""
+    """Return the balanced accuracy of the best model of a run."""
     import sklearn.metrics
 
     model = keras.models.load_model(run / "best.keras")
@@ -125,7 +125,7 @@ def balanced_accuracy(run, test):
 
 
 def logistic_regressions(photos, test):
-    """Return those of logistic regressions on the pixels of all 300 images."""
+    """Return the balanced accuracies of logistic regressions on the pixels of all 300 images."""
     import sklearn.linear_model
     import sklearn.metrics
 

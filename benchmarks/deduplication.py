@@ -1,7 +1,7 @@
-"""Seconds and peak memory of matching the hashes of large training sets with a test set.
+"""Measure the time and the memory of matching the hashes of large training sets with a test set.
 
-The hashes are random, apart from one twin of a test image per thousand. Each size runs in a process
-of its own. Hashing the images, which takes about a millisecond each, is not measured.
+The hashes are random, except that one in a thousand is a copy of a test image. Each size runs in
+its own process. Hashing the images, which takes about a millisecond per image, is not measured.
 """
 
 import multiprocessing
@@ -26,7 +26,7 @@ def peak():
 
 
 def numbered(count):
-    """Return a `Source` of numbers without images."""
+    """Return a `Source` of numbered examples without images."""
     return Source(None, ("one",), np.arange(count), "{}.jpg".format)
 
 
@@ -39,7 +39,7 @@ def random_hashes(source, numbers, views, side, rng):
 
 
 def write_parts(parts, test, rng):
-    """Write random parts with twins of images of a test set, and return the number of twins."""
+    """Write random parts with copies of test images, and return the number of copies."""
     twins = 0
     for part in range(parts.count):
         numbers = parts.numbers(part)
@@ -72,11 +72,11 @@ def measure(count, test_images):
 
 
 def main(millions: tuple[float, ...] = (1, 2, 5, 10), test_images: int = 10_000):
-    """Measure one size after the other.
+    """Measure each size.
 
     Args:
         millions: numbers of training hashes, in millions.
-        test_images: number of images in the test set, each of 26 hashes.
+        test_images: number of images in the test set, with 26 hashes each.
     """
     for number in millions:
         arguments = (int(number * 1e6), test_images)

@@ -1,10 +1,10 @@
 """Measure whether distillation helps: ViT-Ti on digits and CIFAR-10, with and without a teacher.
 
-The teacher is a small ResNet that is trained on all training images. The student has the width, the
-heads and the depth of ViT-Ti, and sees few of them. With and without the teacher, it has the same
-first weights, images, crops and number of steps. The temperature is the one that is best on the
-validation images with the first seed. The script prints the accuracies on the test images as a
-table in Markdown. All runs are kept in `workdir`, and the same command resumes them.
+The teacher is a small ResNet, trained on all training images. The student has the width, heads and
+depth of ViT-Ti, and is trained on few of these images. With and without the teacher, it has the
+same initial weights, images, crops and number of steps. The temperature is the best on the
+validation images with the first seed. The script prints the test accuracies as a Markdown table.
+All runs are kept in `workdir`, and the same command resumes them.
 
 CIFAR-10 is a folder of images, `train/CLASS/*.jpg` and `test/CLASS/*.jpg`.
 """
@@ -52,7 +52,7 @@ class Setting:
 
 
 def settings(cifar):
-    """Return the settings by name; `cifar` is the folder of CIFAR-10, or `None`."""
+    """Return a dictionary of the settings; `cifar` is the folder of CIFAR-10, or `None`."""
     found = {"digits": Setting("digits", TEACHER, STUDENT, 0.05)}
     if cifar is not None:
         photos = {"image_size": 32, "flip": "random"}
@@ -63,7 +63,7 @@ def settings(cifar):
 
 
 def train_teacher(setting, workdir):
-    """Train the teacher, or find it where it is trained already; return its path."""
+    """Train the teacher, unless it is trained already; return its path."""
     keras.utils.set_random_seed(0)
     size = setting.teacher.image_size
     model = resnet((1, 1, 1), width=64, num_classes=10, image_size=size, name="teacher")
@@ -72,10 +72,10 @@ def train_teacher(setting, workdir):
 
 
 def train_student(setting, workdir, seed, teacher=None, temperature=1.0):
-    """Train a student by the labels, or by a teacher alone; return the path of its model."""
+    """Train a student with the labels, or with a teacher only; return the path of its model."""
     recipe = dataclasses.replace(setting.student, seed=seed)
     if teacher is not None:
-        # Function matching: the labels are not used.
+        # Function matching (arXiv 2106.05237): the labels are not used.
         recipe = dataclasses.replace(recipe, temperature=temperature, label_weight=0.0)
     keras.utils.set_random_seed(seed)
     model = vision_transformer(
@@ -100,7 +100,7 @@ def accuracy(setting, path, split="test"):
 
 
 def measure(name, setting, workdir, seeds, temperatures):
-    """Return the rows of a table: the teacher, and the students with and without it."""
+    """Return the rows of a table: the teacher, and the students with and without the teacher."""
     teacher = train_teacher(setting, workdir / "teacher")
 
     def distilled(seed, temperature):

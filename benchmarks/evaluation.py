@@ -1,6 +1,6 @@
-"""Cost of features and attention distances, compared with `model.predict` on the same batches.
+"""Measure the cost of features and attention distances against `model.predict`.
 
-ViT-B/16 on random images that are made as they are needed. Features and predictions are timed in
+The model is ViT-B/16, on random images that are generated on the fly. Features and predictions take
 turns. The attention distance is measured over some images and over ten times as many, to show
 whether memory grows.
 """
@@ -19,14 +19,14 @@ from keras_vit.inspection.analyses import attention_distance
 
 
 def random_images(count, batch_size, image_size):
-    """Return a dataset of random images, none of which is kept."""
+    """Return a dataset of random images, generated on the fly."""
     shape = (batch_size, image_size, image_size, 3)
     batches = tf.data.Dataset.range(count // batch_size)
     return batches.map(lambda i: tf.random.stateless_uniform(shape, tf.stack([i, i]), -1, 1))
 
 
 def seconds_of(function, dataset):
-    """Return the seconds of one pass."""
+    """Return the seconds that a call takes."""
     start = time.perf_counter()
     function(dataset)
     return time.perf_counter() - start
@@ -38,14 +38,14 @@ def peak_memory():
 
 
 def main(count: int = 96, batch_size: int = 16, image_size: int = 224, runs: int = 5):
-    """Print the ratio of times, and times and memory of the distances."""
+    """Print the ratio of the times, and the times and memory of the distances."""
     keras.utils.set_random_seed(0)
     model = keras_vit.ViT_B16(image_size=image_size)
     images = random_images(count, batch_size, image_size)
     ratios = []
     for _ in range(runs):
         predicting = seconds_of(lambda x: model.predict(x, verbose=0), images)
-        # Each call builds its extractor, as a user's does.
+        # Each call builds its feature extractor, as for a user.
         extracting = seconds_of(lambda x: keras_vit.features(model, x), images)
         ratios.append(extracting / predicting)
     ratios = np.array(ratios[1:])

@@ -1,8 +1,8 @@
-"""Seconds of a few-shot evaluation with features that are computed already.
+"""Measure the time of a few-shot evaluation of computed features.
 
-Features of random clusters, as many as ImageNet has validation images, are classified with least
-squares, for all seeds. There are a fifth more training images than the greatest number of shots
-needs.
+The features are random clusters, as many as ImageNet has validation images. They are classified by
+least squares, for all seeds. There are a fifth more training images than the greatest number of
+shots needs.
 
 Example: python benchmarks/fewshot.py --shots 1 5 10 25
 """

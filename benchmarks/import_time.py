@@ -1,4 +1,4 @@
-"""What `import keras_vit` costs on top of `import keras`, in fresh processes.
+"""Measure the time of `import keras_vit` on top of `import keras`, in fresh processes.
 
 python benchmarks/import_time.py
 """
@@ -19,7 +19,7 @@ print(middle - start, time.perf_counter() - middle)
 
 
 def measure():
-    """Seconds of the two imports, one after the other, in a process of their own."""
+    """Return the seconds of the two imports, one after the other in a new process."""
     process = subprocess.run(
         [sys.executable, "-c", CODE], capture_output=True, text=True, check=True
     )

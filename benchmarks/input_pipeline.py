@@ -1,13 +1,13 @@
-"""Images per second of the input pipeline, of bare JPEG decoding and of a PyTorch-style pipeline.
+"""Measure the input pipeline against bare JPEG decoding and a PyTorch-style pipeline.
 
     make bench
     python benchmarks/input_pipeline.py
 
-The files are parts of two photographs, JPEGs of 500 x 375 pixels, in one folder. The pipelines take
-turns, run after run, so that a change of the machine's speed meets all of them; ratios are medians
-of the runs' ratios to `tf.io.decode_jpeg` of the same files. The PyTorch-style pipeline is a
-`DataLoader` whose workers decode, crop, resize and flip with Pillow. The memory is that of a
-process of its own whose shuffle buffer holds the bytes of so many JPEGs.
+The files are JPEGs of 500 x 375 pixels in one folder, cut from two photographs. The pipelines take
+turns, so that a change of the machine's speed affects all of them. Ratios are medians of the runs'
+ratios to `tf.io.decode_jpeg` of the same files. The PyTorch-style pipeline is a `DataLoader` whose
+workers decode, crop, resize and flip with Pillow. The memory is measured in a separate process
+whose shuffle buffer is full of JPEGs.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ class Benchmark:
     num_files: int = 400
     """JPEG files."""
     quality: int = 97
-    """JPEG quality; 97 gives about 105 KB, the mean of ImageNet's (138 GB of 1.28 M files)."""
+    """JPEG quality; 97 gives about 105 KB, the mean size in ImageNet (138 GB, 1.28 M files)."""
     batch_size: int = 64
     """Images per batch."""
     runs: int = 7
@@ -50,15 +50,15 @@ class Benchmark:
     seconds: float = 3.0
     """Seconds per run."""
     memory: bool = True
-    """Measure the memory of a full shuffle buffer, too."""
+    """Also measure the memory of a full shuffle buffer."""
     output: pathlib.Path = RESULTS / "input_pipeline.json"
     """JSON file to write."""
     fill_buffer_from: pathlib.Path | None = None
-    """Folder of TFRecord files, for the process that measures the memory."""
+    """Folder of TFRecord files; set only in the process that measures the memory."""
 
 
 def write_files(root, count, quality):
-    """Parts of photographs as JPEG files, in two classes."""
+    """Write parts of photographs as JPEG files, in two classes."""
     from sklearn.datasets import load_sample_images
 
     rng = np.random.default_rng(0)
@@ -76,7 +76,7 @@ def write_files(root, count, quality):
 
 
 def bare_decode(paths, batch_size):
-    """Nothing but reading and decoding, one by one or into batches."""
+    """Return a dataset that only reads and decodes files, one by one or in batches."""
     import tensorflow as tf
 
     files = tf.data.Dataset.from_tensor_slices([str(path) for path in paths]).repeat()
@@ -90,7 +90,7 @@ def bare_decode(paths, batch_size):
 
 
 def ours(root, batch_size, augmentation):
-    """`keras_vit.data.load` as the paper trains: crop, resize, flip, [-1, 1], shuffled, batched."""
+    """Return `keras_vit.data.load` as in the paper: shuffled batches, cropped and flipped."""
     import keras_vit
 
     dataset = keras_vit.data.load(
@@ -105,7 +105,7 @@ def ours(root, batch_size, augmentation):
 
 
 class PillowFiles:
-    """What a PyTorch dataset of files does for each of them, with Pillow and NumPy."""
+    """A PyTorch dataset of files, which are read with Pillow and NumPy."""
 
     def __init__(self, paths):
         self.paths = paths
@@ -131,7 +131,7 @@ class PillowFiles:
 
 
 def pillow(paths, batch_size):
-    """A `DataLoader` with a worker for each core."""
+    """Return a `DataLoader` with one worker per core."""
     import torch
 
     loader = torch.utils.data.DataLoader(
@@ -148,7 +148,7 @@ def pillow(paths, batch_size):
 
 
 def measure(batches, seconds):
-    """Images a second, after what has been prepared in advance is used up."""
+    """Return the images per second, after the prefetched images are used up."""
     stop = time.perf_counter() + WARMUP_SECONDS
     while time.perf_counter() < stop:
         next(batches)
@@ -159,7 +159,7 @@ def measure(batches, seconds):
 
 
 def compare(pipelines, runs, seconds):
-    """Images a second of each run of each pipeline, in turns."""
+    """Return the images per second of each run of each pipeline, in turns."""
     rates = {name: [] for name in pipelines}
     for name, batches in pipelines.items():
         measure(batches, seconds)
@@ -174,7 +174,7 @@ def compare(pipelines, runs, seconds):
 
 
 def memory_of_buffer(paths, root):
-    """Gigabytes of a process whose shuffle buffer is full of JPEGs of TFRecord files."""
+    """Return the gigabytes of a process whose shuffle buffer is full of JPEGs."""
     import tensorflow as tf
 
     from keras_vit.data.sources.source import SHUFFLE_BUFFER
@@ -199,7 +199,7 @@ def memory_of_buffer(paths, root):
 
 
 def fill_buffer(folder, batch_size):
-    """Takes batches of a dataset whose buffer is full; prints the memory and the buffer's size."""
+    """Fill the shuffle buffer of a dataset; print the memory and the size of the buffer."""
     import keras_vit
     from keras_vit.data.sources.source import SHUFFLE_BUFFER
 
@@ -212,14 +212,14 @@ def fill_buffer(folder, batch_size):
     )
     for _ in dataset.take(10):
         pass
-    # Not that of `getrusage`, which a process inherits.
+    # Not from `getrusage`, whose peak a process inherits.
     status = pathlib.Path("/proc/self/status").read_text()
     gigabytes = int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 2**20
     print(json.dumps({"peak_memory_gb": gigabytes, "shuffle_buffer": SHUFFLE_BUFFER}))
 
 
 def main():
-    """Runs the benchmark and writes the results."""
+    """Measure, print and write the results."""
     benchmark = tyro.cli(Benchmark, description=__doc__.splitlines()[0])
     if benchmark.fill_buffer_from is not None:
         fill_buffer(benchmark.fill_buffer_from, benchmark.batch_size)
@@ -251,7 +251,7 @@ def main():
 
 
 def summary(rates, others):
-    """The median of the runs' ratios, and the smallest and the greatest."""
+    """Return the median, the smallest and the greatest of the runs' ratios."""
     ratios = [rate / other for rate, other in zip(rates, others, strict=True)]
     return {"median": statistics.median(ratios), "range": [min(ratios), max(ratios)]}
 

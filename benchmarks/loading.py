@@ -1,15 +1,15 @@
-"""Time and peak memory of loading a checkpoint, beside what NumPy needs for the same arrays.
+"""Measure the time and peak memory of loading a checkpoint, next to plain NumPy.
 
-A file with the names and shapes of ViT-B/16 or ViT-L/16 and random values is written. Each way of
-loading runs in a process of its own, several times in turns; times are the medians.
+The script writes a file with the names and shapes of ViT-B/16 or ViT-L/16 and random values. Each
+method of loading runs in its own process, several times in turns; times are the medians.
 
 - `numpy`: `numpy.load` of each array, and assigning it to its variable.
-- `load_checkpoint`: into a built model, all checked before the first is assigned.
-- `from_checkpoint`: recognises the file, builds the model and loads it; its time is compared with
-  building and `numpy` together.
+- `load_checkpoint`: into a built model; all arrays are checked before the first is assigned.
+- `from_checkpoint`: recognizes the file, builds the model and loads it. Its time is compared with
+  that of building the model and of `numpy` together.
 
-Memory is the growth of the process's peak during the loading, with what it had before (the built
-model), in units of the file plus the model.
+Memory is the growth of the process's peak while it builds and loads the model, in units of the file
+plus the model.
 
 Example: python benchmarks/loading.py --variant ViT_L16
 """
@@ -31,12 +31,12 @@ WAYS = ("numpy", "load_checkpoint", "from_checkpoint")
 
 
 def peak_bytes():
-    """The most memory that this process has had."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def write_file(variant, path, compressed):
-    """Google's file of a variant, with random values."""
+    """Write a file of a variant in Google's layout, with random values."""
     import keras
     import numpy as np
 
@@ -53,7 +53,7 @@ def write_file(variant, path, compressed):
 
 
 def load(way, variant, path):
-    """Loads in this process, and prints seconds and bytes."""
+    """Load in this process, and print seconds and bytes."""
     import numpy as np
 
     import keras_vit
@@ -81,7 +81,7 @@ def load(way, variant, path):
 
 
 def warm_up(keras_vit):
-    """What the first model of a process costs, and is not loading."""
+    """Load a small model, because the first model of a process takes longer."""
     model = keras_vit.ViT_Ti16(image_size=32, num_classes=2)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "tiny.npz"
@@ -91,7 +91,7 @@ def warm_up(keras_vit):
 
 
 def measure(variant, path, runs):
-    """The results of every way, `runs` times in turns."""
+    """Return the results of each method, measured `runs` times in turns."""
     results = {way: [] for way in WAYS}
     for _ in range(runs):
         for way in WAYS:
@@ -100,14 +100,14 @@ def measure(variant, path, runs):
 
 
 def run_self(variant, path, *more):
-    """The last line that a process prints; a process inherits the peak memory of its parent."""
+    """Return the last line that a process prints; its peak memory starts at its parent's."""
     command = [sys.executable, __file__, "--variant", variant, "--file", str(path), *more]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return output.splitlines()[-1]
 
 
 def report(variant, results, file_bytes, parameters):
-    """Prints a line for each way."""
+    """Print a line for each method."""
     both = file_bytes + 4 * parameters
     median = {
         way: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
@@ -127,7 +127,7 @@ def report(variant, results, file_bytes, parameters):
 
 
 def main():
-    """Measures a variant; a process of its own for each loading."""
+    """Measure a variant, each loading in its own process."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

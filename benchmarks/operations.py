@@ -1,10 +1,10 @@
-"""Print the time of each operation in a forward pass and in a training step.
+"""Profile a model: print the time of each operation in a forward pass and in a training step.
 
     python benchmarks/operations.py --backend torch --dtype mixed_bfloat16
     python benchmarks/operations.py --model BiT_R50x1
 
-The times are those of the backend's own profiler, summed over threads and without nested
-operations. The table is in Markdown.
+The times come from the backend's profiler, summed over threads and without nested operations. The
+table is in Markdown.
 """
 
 import collections
@@ -18,7 +18,7 @@ from typing import Literal
 import tyro
 from peers import compiled
 
-# Other events that the profilers list.
+# Events of the profilers that are not operations.
 NOT_OPERATIONS = (
     "Thread",
     "Eager",
@@ -34,7 +34,7 @@ NOT_OPERATIONS = (
 
 @dataclasses.dataclass
 class Profile:
-    """Print the operations that take longest."""
+    """Print the slowest operations."""
 
     model: str = "ViT_B16"
     """Our builder."""
@@ -54,7 +54,7 @@ def profile(step, backend):
     """Return the milliseconds of each operation in a step."""
     if backend == "torch":
         return profile_torch(step)
-    # TensorFlow's profiler and JAX's write the same files.
+    # The profilers of TensorFlow and JAX write the same files.
     from jax.profiler import ProfileData
 
     start, stop = profiler(backend)
@@ -92,7 +92,7 @@ def kind_of(name, backend):
     if backend == "tensorflow":
         # "model/block_0/mlp/MatMul:_FusedMatMul"
         _, is_operation, kind = name.rpartition(":")
-        # " __inference_train_function" contains the others.
+        # " __inference_train_function" contains the other operations.
         is_operation = is_operation and not kind.startswith(" ")
     else:
         # "dot_add_fusion.12"

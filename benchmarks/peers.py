@@ -1,4 +1,4 @@
-"""Build the same architectures of other packages, with random weights, for the benchmarks.
+"""Build the models of other packages that the benchmarks compare with, with random weights.
 
 A peer has the methods `predict_on_batch(images)` and `train_on_batch(images, labels)`.
 """
@@ -8,7 +8,7 @@ import sys
 
 
 def keras_hub_vit(image_size):
-    """ViT-B/16 of keras-hub; its GELU is the erf's."""
+    """Return ViT-B/16 of keras-hub, with the erf GELU."""
     import keras_hub
 
     backbone = keras_hub.models.ViTBackbone(
@@ -27,7 +27,7 @@ def keras_hub_vit(image_size):
 
 
 def vit_keras_vit(image_size):
-    """ViT-B/16 of vit-keras; its GELU is the erf's."""
+    """Return ViT-B/16 of vit-keras, with the erf GELU."""
     import keras
     from vit_keras import vit
 
@@ -39,14 +39,14 @@ def vit_keras_vit(image_size):
 
 
 def zeromodels_vit(image_size):
-    """ViT-B/16 of ZeroModels; its GELU is the erf's."""
+    """Return ViT-B/16 of ZeroModels, with the erf GELU."""
     from zeromodels.models.vit import ViTImageClassify
 
     return compiled(ViTImageClassify(image_size=image_size, num_classes=1000))
 
 
 def transformers_vit(image_size):
-    """ViT-B/16 of transformers, in torch; its GELU is the erf's."""
+    """Return ViT-B/16 of transformers, in torch, with the erf GELU."""
     check_torch()
     from transformers import ViTConfig, ViTForImageClassification
 
@@ -57,7 +57,7 @@ def transformers_vit(image_size):
 
 
 def keras_hub_resnet(image_size):
-    """ResNet-50-v2 of keras-hub: BatchNorm and plain convolutions where BiT standardises both."""
+    """Return ResNet-50-v2 of keras-hub, with BatchNorm and without standardized kernels."""
     import keras_hub
 
     backbone = keras_hub.models.ResNetBackbone(
@@ -78,7 +78,7 @@ def keras_hub_resnet(image_size):
 
 
 def timm_model(name):
-    """A function that makes timm's model of that name, in torch."""
+    """Return a function that builds a model of timm, in torch."""
 
     def make(image_size):
         check_torch()
@@ -89,7 +89,7 @@ def timm_model(name):
 
 
 def check_torch():
-    """Raise an `ImportError` unless Keras runs on torch, where torch's modules are its peers."""
+    """Raise `ImportError` unless Keras runs on torch, because the peer is a torch module."""
     import keras
 
     if keras.backend.backend() != "torch":
@@ -97,8 +97,8 @@ def check_torch():
 
 
 def timm_module(name, **options):
-    """The torch module that timm has under that name."""
-    # timm asks for torchvision, which has no build for CPUs alone.
+    """Return a torch module of timm."""
+    # timm imports torchvision, which has no build for CPUs only.
     sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
     from tests.fixtures.peers.timm_alone import import_timm
 
@@ -106,7 +106,7 @@ def timm_module(name, **options):
 
 
 def compiled(model):
-    """The Keras model, ready to train."""
+    """Return the Keras model, compiled for training."""
     import keras
 
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -114,7 +114,7 @@ def compiled(model):
 
 
 class TorchModel:
-    """A torch module that is called like a Keras model, under `torch.autocast` in half precision.
+    """A torch module with the methods of a Keras model; half precision is `torch.autocast`.
 
     Args:
         module: the module.

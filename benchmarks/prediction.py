@@ -1,8 +1,8 @@
-"""Cost of predicting image files: with `Predictor`, one by one, and by `model.predict` alone.
+"""Measure the prediction of image files: with `Predictor`, one by one, and by `model.predict`.
 
-The files are JPEGs in a folder, such as photographs. `predict` of Keras gets images that are
-decoded already: what `Predictor` loses against it is decoding. The last line extrapolates from one
-core to a million images.
+The files are JPEGs in a folder, such as photographs. `model.predict` gets decoded images, so its
+lead over `Predictor` is the cost of decoding. The last line extrapolates from one core to a million
+images.
 """
 
 import pathlib
@@ -28,7 +28,7 @@ def seconds_of(function):
 
 
 def one_by_one(model, files):
-    """Decode, preprocess and predict one file after the other, as until version 0.2."""
+    """Decode, preprocess and predict one file at a time."""
     size = model.input_shape[1:3]
     for file in files:
         image = preprocess_files([file], size)
@@ -44,7 +44,7 @@ def main(
     runs: int = 5,
     loop: int = 32,
 ):
-    """Print images per second, and their ratios in the same turns.
+    """Print images per second, and their ratios within the turns.
 
     Args:
         folder: folder of image files.
@@ -57,7 +57,7 @@ def main(
     """
     keras.utils.set_random_seed(0)
     network = getattr(keras_vit, model)(num_classes=1000, image_size=image_size)
-    # A head of zeros would be warned of.
+    # A head of zeros would cause a warning.
     network.get_layer("head").kernel.assign(
         np.random.normal(size=(network.layers[-2].output.shape[-1], 1000))
     )

@@ -1,9 +1,9 @@
-"""Measure whether pre-training helps, by labels and by masked patches, on the handwritten digits.
+"""Measure whether pre-training helps on handwritten digits: with labels and with masked patches.
 
-A small ViT is pre-trained on the digits 0 to 6 and fine-tuned on 7, 8 and 9, which it has not
-seen. For comparison, the same model is trained on these from scratch, with the same budget. As in
-the paper, each has the learning rate that is best on held-out images. The script prints the test
-accuracies as a table in Markdown.
+A small ViT is pre-trained on the digits 0 to 6 and fine-tuned on 7, 8 and 9. For comparison, the
+same model is trained from scratch on 7, 8 and 9, with the same budget. As in the paper, each start
+has the learning rate that is best on held-out images. The script prints the test accuracies as a
+Markdown table.
 
 At 32 pixels a side, a patch is one pixel of the original digits.
 """
@@ -30,12 +30,12 @@ PRETRAINING = {
     "masked patches": RECIPES["digits_masked_patches"],
 }
 
-# Learning rates that the paper's protocol chooses from for each start.
+# Learning rates to choose from for each start, as in the paper.
 LEARNING_RATES = (0.03, 0.1)
 
 
 def small_vit(recipe, classes):
-    """Make a ViT for images of few pixels."""
+    """Build a ViT for small images."""
     keras.utils.set_random_seed(recipe.seed)
     return vision_transformer(
         patch_size=4,
@@ -74,7 +74,7 @@ def pretrained_model(recipe, changes):
 
 
 def accuracy(pretrained, recipe):
-    """Return the test accuracy after fine-tuning with the learning rate best on validation."""
+    """Return the test accuracy after fine-tuning with the best validated learning rate."""
     models = {}
 
     def finetune(recipe, workdir):

@@ -1,8 +1,8 @@
-"""Accuracy, memory and speed of quantized models, as Keras computes them.
+"""Measure the accuracy, memory and speed of models quantized by Keras.
 
-Accuracies are those of a small ViT that is trained on the handwritten digits of scikit-learn.
-Bytes, and images per second of `predict_on_batch`, are those of a variant with random weights at
-224 pixels: medians of runs in turns.
+The accuracy is that of a small ViT trained on the handwritten digits of scikit-learn. The bytes and
+the images per second of `predict_on_batch` are those of a variant with random weights at 224
+pixels: medians of runs in turns.
 
 Example: python benchmarks/quantization.py --backend torch --variant ViT_B16
 """
@@ -19,14 +19,14 @@ MODES = ("float32", "int8", "int4", "float8")
 
 
 def quantized(model, mode):
-    """The model in a mode, or as it is in float32."""
+    """Return the model quantized in a mode, or unchanged for float32."""
     import keras_vit
 
     return model if mode == "float32" else keras_vit.quantize(model, mode)
 
 
 def trained_digits(folder):
-    """A ViT with a width of 64 and four blocks, and the images that it is validated on."""
+    """Return a trained ViT with a width of 64 and four blocks, and its validation images."""
     import dataclasses
 
     import keras_vit
@@ -39,7 +39,7 @@ def trained_digits(folder):
 
 
 def num_bytes(model):
-    """Bytes of the weights in memory."""
+    """Return the bytes of the weights in memory."""
     import numpy as np
 
     return sum(math.prod(w.shape) * np.dtype(w.dtype).itemsize for w in model.weights)
@@ -60,7 +60,7 @@ def main(variant, batch_size, runs, folder):
         for mode, changed in models.items():
             start = time.perf_counter()
             changed.predict_on_batch(batch)
-            # The first run traces.
+            # The first run is slower: it traces.
             seconds[mode] += [time.perf_counter() - start] * (run > 0)
     print(f"| {variant} | accuracy on digits | weights, MB | file, MB | images per second |")
     print("| --- | ---: | ---: | ---: | ---: |")

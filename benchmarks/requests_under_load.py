@@ -1,15 +1,15 @@
-"""Requests of several clients at once to a served model, some of them with broken images.
+"""Test a server under load: many clients at once, and some broken images.
 
 A small Vision Transformer is exported and served by the server of the tests, in its own process
-(`tests/fixtures/serving/peer.py`: real HTTP and gRPC, and the SavedModel itself), because no
-package index has TF Serving. Half of the clients use REST, half gRPC. A request has 1 to 4
-photographs; in a hundredth of the requests one of them is broken. This script checks
+(`tests/fixtures/serving/peer.py`: real HTTP and gRPC, and the real SavedModel), because no package
+index has TF Serving. Half of the clients use REST, half gRPC. A request has 1 to 4 photographs; one
+request in a hundred has a broken photograph. The script checks
 
-- each answer: the logits and the most likely class, against the Keras model's;
-- each refusal: that it names the broken image;
-- the server's memory: after a tenth of the requests, and at the end.
+- for each answer, that the logits and the most likely class are those of the Keras model;
+- for each refusal, that it names the broken image;
+- the server's memory, after each tenth of the requests.
 
-The times are those of a server in Python, and say nothing about TF Serving.
+The times are those of a server in Python, not of TF Serving.
 
 Example: python benchmarks/requests_under_load.py --requests 10000
 """
@@ -70,7 +70,7 @@ def make_model():
 
 
 def make_photographs(count):
-    """Return encoded photographs, JPEG and PNG in turns, each another part of a picture."""
+    """Return encoded photographs, alternately JPEG and PNG, each a different part of a picture."""
     import io
 
     from PIL import Image
@@ -91,7 +91,7 @@ def make_photographs(count):
 
 
 def break_photograph(encoded, number):
-    """Return bytes that are not an image: cut off, empty, another file, or overwritten."""
+    """Return bytes that are not an image: truncated, empty, another file, or overwritten."""
     middle = len(encoded) // 2
     return (
         encoded[:middle],
@@ -102,7 +102,7 @@ def break_photograph(encoded, number):
 
 
 def make_requests(count, share_broken, photographs):
-    """Return the requests, always the same."""
+    """Return the requests, the same in every run."""
     rng = np.random.default_rng(2)
     broken = set(rng.choice(count, round(count * share_broken), replace=False).tolist())
     requests = []
@@ -114,7 +114,7 @@ def make_requests(count, share_broken, photographs):
 
 
 def expected_logits(model, photographs):
-    """Return the Keras model's logits for images that are preprocessed as in evaluation."""
+    """Return the Keras model's logits for images, preprocessed as in evaluation."""
     from keras_vit.data.images.decoding import decode
     from keras_vit.data.images.geometry import evaluation_image
 

@@ -1,10 +1,10 @@
-"""Time per training step in a run, with all of its callbacks, relative to a bare loop.
+"""Measure the time per step of a training run, with its callbacks, relative to a bare loop.
 
     python benchmarks/run_overhead.py
 
-A run is `keras_vit.training.train`; its time per step is what it logs itself, without the first
-step and without the models and states that are saved after an epoch. The loop calls the compiled
-training step of the same model on the same batches, and nothing else. The two take turns.
+A run is `keras_vit.training.train`. Its time per step is the logged time, without the first step
+and without saving models and states after an epoch. The loop only calls the compiled training step
+of the same model on the same batches. The two take turns.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from throughput import RESULTS, versions
 
 @dataclasses.dataclass
 class Benchmark:
-    """Compare the steps of a run with those of a bare loop, on TensorFlow."""
+    """Compare the steps of a run with the steps of a bare loop, on TensorFlow."""
 
     steps: int = 12
     """Steps of a run and of a loop."""
@@ -57,7 +57,7 @@ def measure(name, batch_size, options):
 
 
 def bare_loop(model, train, steps):
-    """Return the seconds per step of the compiled training step, without the first."""
+    """Return the seconds of the compiled training step, without the first step."""
     batches = iter(train)
     model.train_function(batches)
     start = time.perf_counter()

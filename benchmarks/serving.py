@@ -1,15 +1,15 @@
-"""Latency of a model's exports, and the differences of their logits from `model.predict`.
+"""Measure the latency of a model's exports, and how their logits differ from `model.predict`.
 
     make bench
     python benchmarks/serving.py --model BiT_R50x1
 
-All runtimes get the same random images and weights, on the CPU. Each runs in a process of its own,
-because idle threads of some runtimes wait busily and slow others down; they take turns, so that a
-change of the machine's speed affects all of them. For each batch size the results are the median
-and the range of the milliseconds per batch, then the largest difference of the logits from Keras's,
+All runtimes get the same random images and weights, on the CPU. Each runs in its own process,
+because idle threads of some runtimes wait busily and slow others down. They take turns, so that a
+change of the machine's speed affects all of them. The results are, for each batch size, the median
+and the range of the milliseconds per batch; then the largest difference of the logits from Keras's,
 and the share of images with the same top class.
 
-The int8 files are calibrated on random images too; on real images their logits differ less.
+The int8 files are calibrated on random images; with real images their logits differ less.
 """
 
 import concurrent.futures
@@ -29,13 +29,13 @@ from throughput import RESULTS, versions
 from keras_vit.serving.formats import FORMATS
 from keras_vit.serving.runner import load_runner
 
-# In each turn, even if a batch takes long.
+# Least number of runs per turn, for batches that take long.
 FEWEST_RUNS = 2
 PRECISIONS = ("int8", "bfloat16")
 
 
 def load_keras(path):
-    """Load the model itself."""
+    """Load the Keras model."""
     import keras
 
     model = keras.models.load_model(path)
@@ -52,7 +52,7 @@ def load_saved_model(path):
 
 
 def load_transformers(path):
-    """Load the same weights in transformers, on torch."""
+    """Load the weights in transformers, on torch."""
     import torch
     import transformers
 
@@ -66,17 +66,17 @@ def load_transformers(path):
 
 
 def write_files(name, image_size, directory, calibration, with_transformers):
-    """Write a model for every runtime.
+    """Write the files of a model for every runtime.
 
     Returns:
-        A dictionary from the names of the runtimes to `(function that loads it, path)`.
+        A dictionary from the names of the runtimes to `(function that loads the file, path)`.
     """
     import keras
 
     import keras_vit
 
     model = getattr(keras_vit, name)(image_size=image_size)
-    # Heads are initialized with zeros, and all logits would be equal.
+    # A new head is zero, so all logits would be equal.
     kernel = model.get_layer("head").kernel
     kernel.assign(keras.random.normal(kernel.shape, stddev=0.02, seed=0))
     model.save(directory / "model.keras")
@@ -159,10 +159,10 @@ def main(
         image_size: size of its images.
         batch_sizes: images in a batch.
         turns: number of turns of each runtime.
-        seconds: time to measure each batch size in each turn, at least two runs.
+        seconds: duration of a turn for each batch size, which has at least two runs.
         calibration_images: number of images that int8 is calibrated on.
-        transformers: whether transformers is measured too, where it has the model.
-        output: JSON file to write; benchmarks/results/serving-MODEL.json if it is not given.
+        transformers: whether to measure transformers too, if it has the model.
+        output: JSON file to write; by default benchmarks/results/serving-MODEL.json.
     """
     shape = (max(*batch_sizes, calibration_images), image_size, image_size, 3)
     images = np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")

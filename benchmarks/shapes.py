@@ -3,9 +3,9 @@
     python benchmarks/shapes.py photos shapes
     keras-vit train segment --data masks:shapes ...
 
-docs/dense.md has the commands, and what segmenters reach. The photographs of the three splits are
-different ones. Ellipses are in shades of red, rectangles of green, triangles of blue; with
-`--no-own-colors` each shape has any of the three, and its class is a matter of form alone.
+docs/dense.md has the commands and the results of segmenters. The three splits use different
+photographs. Ellipses are red, rectangles green, triangles blue; with `--no-own-colors` each shape
+has any of these colors, and only its form determines its class.
 """
 
 import concurrent.futures
@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 SIDE = 224
 NAMES = ("background", "ellipse", "rectangle", "triangle")
 COLORS = ((200, 40, 40), (40, 170, 60), (50, 70, 210))
-# The photographs, from and to a percentage of them, the number of pictures and the first seed.
+# For each split: a range of the photographs in percent, the number of pictures, the first seed.
 SPLITS = {
     "train": ((0, 80), 4000, 0),
     "validation": ((80, 90), 100, 100_000),
@@ -45,14 +45,14 @@ def draw(photos, own_colors, seed):
 
 
 def cut(photo, rng):
-    """Return a random square of a photograph, of at least half of its shorter side."""
+    """Return a random square of a photograph, with at least half of its shorter side."""
     side = int(min(photo.size) * rng.uniform(0.5, 1))
     left, top = (int(rng.integers(0, length - side + 1)) for length in photo.size)
     return photo.crop((left, top, left + side, top + side)).resize((SIDE, SIDE))
 
 
 def draw_shape(pen, kind, box, fill):
-    """Draw the shape of a class into a box (left, top, width, height)."""
+    """Draw the shape of a class in a box (left, top, width, height)."""
     left, top, width, height = box
     right, bottom = left + width, top + height
     if NAMES[kind] == "triangle":
@@ -63,7 +63,7 @@ def draw_shape(pen, kind, box, fill):
 
 
 def write(photos, own_colors, folder, seed):
-    """Write the picture of a seed and its mask."""
+    """Write a picture and its mask; the seed determines both."""
     image, mask = draw(photos, own_colors, seed)
     image.save(folder / "images" / f"{seed:06d}.jpg", quality=90)
     mask.save(folder / "masks" / f"{seed:06d}.png")

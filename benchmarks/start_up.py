@@ -1,11 +1,11 @@
-"""From nothing to the first prediction: import, model with its weights, first image.
+"""Measure the time to the first prediction: import, model with weights, first image.
 
     python benchmarks/start_up.py
     python benchmarks/start_up.py --model ViT_L16
 
-Each run is a process of its own, and the packages take turns: keras_vit and keras-hub on
-TensorFlow, timm on torch. The weights are random, and each package reads the file that it writes
-itself. Then commands of keras_vit, from start to end, on the same weights.
+Each run is a new process, and the packages take turns: keras_vit and keras-hub on TensorFlow, timm
+on torch. The weights are random, and each package reads a file in its own format. Then commands of
+keras_vit are measured from start to end, on the same weights.
 """
 
 import concurrent.futures
@@ -61,7 +61,7 @@ def keras_vit_start(name, directory, is_written):
 
 
 def keras_hub_start(name, directory, is_written):
-    """The same with keras-hub, whose users load presets."""
+    """Do the same with keras-hub, with a preset."""
     start = time.perf_counter()
     import keras_hub
 
@@ -85,7 +85,7 @@ def keras_hub_start(name, directory, is_written):
 
 
 def timm_start(name, directory, is_written):
-    """The same with timm, on torch."""
+    """Do the same with timm, on torch."""
     start = time.perf_counter()
     from peers import timm_module
 
@@ -112,7 +112,7 @@ def timm_start(name, directory, is_written):
 
 
 def randomize_head(keras, head):
-    """Give the head other weights than zeros, which it starts with."""
+    """Give the head random weights, because it starts with zeros."""
     head.kernel.assign(keras.random.normal(head.kernel.shape, stddev=0.02, seed=0))
 
 
@@ -130,14 +130,14 @@ PACKAGES = {"keras_vit": keras_vit_start, "keras-hub": keras_hub_start, "timm": 
 
 
 def in_process(function, *arguments):
-    """Return what a function returns in a new process."""
+    """Call a function in a new process."""
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as executor:
         return executor.submit(function, *arguments).result()
 
 
 def compare(options, directory):
-    """Return the median seconds of each package's steps, and of the ratio of the totals to ours."""
+    """Return the medians of the seconds of each step, and of the ratios of the totals to ours."""
     for start in PACKAGES.values():
         in_process(start, options.model, directory, False)
     seconds = {package: [] for package in PACKAGES}
@@ -157,7 +157,7 @@ def compare(options, directory):
 
 
 def time_commands(directory):
-    """Return the seconds of commands."""
+    """Return the seconds that commands take."""
     import numpy as np
     from PIL import Image
 

@@ -1,15 +1,15 @@
-"""Images per second of keras_vit and of its peers, in one process.
+"""Measure the images per second of keras_vit and of other packages.
 
     make bench
     python benchmarks/throughput.py --backend jax --dtype mixed_bfloat16
     python benchmarks/throughput.py --model BiT_R50x1 --backend torch
 
-The packages take turns, run after run, so that a change of the machine's speed affects all of them.
-Ratios are medians of the runs' ratios, keras_vit to the other; above 1.0 keras_vit is faster. The
-others compute the erf GELU, so our Transformers are measured with it as well as with their own, the
-tanh GELU. The peers are keras-hub, vit-keras and ZeroModels, and with `--backend torch` also timm
-and transformers, under `torch.autocast` in half precision. A forward pass is a step of `predict`,
-where the kernels of our ResNets are standardized already.
+The packages take turns in one process, so that a change of the machine's speed affects all of them.
+Ratios are medians of the runs' ratios of keras_vit to the other package; above 1.0 keras_vit is
+faster. The other packages compute the erf GELU, so our Transformers are measured with the erf GELU
+and with their default, the tanh GELU. The packages are keras-hub, vit-keras and ZeroModels, and
+with `--backend torch` also timm and transformers, under `torch.autocast` in half precision. A
+forward pass is a step of `predict`, in which the kernels of our ResNets are standardized already.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class Benchmark:
     """Compare forward passes and training steps."""
 
     model: Literal["ViT_B16", "R50_B16", "BiT_R50x1"] = "ViT_B16"
-    """Our builder."""
+    """Name of a builder."""
     backend: Literal["tensorflow", "jax", "torch"] = "tensorflow"
     """Keras backend."""
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
@@ -45,13 +45,13 @@ class Benchmark:
     batch_size: int = 8
     """Images in a run."""
     runs: int = 12
-    """Runs that are measured, of each package and task."""
+    """Number of measured runs of each package and task."""
     output: pathlib.Path | None = None
     """JSON file to write; benchmarks/results/throughput-MODEL-BACKEND-DTYPE.json by default."""
 
 
 def build_models(name, image_size):
-    """Ours and the same architecture in each package that imports, with a linear head."""
+    """Build our model, and the same model of each installed package, with a linear head."""
     import keras_vit
 
     build = getattr(keras_vit, name)
@@ -68,7 +68,7 @@ def build_models(name, image_size):
 
 
 def measure(models, step, runs):
-    """Seconds of each run, the packages taking turns."""
+    """Return the seconds of each run; the packages take turns."""
     for model in models.values():
         for _ in range(WARMUP_RUNS):
             step(model)
@@ -82,7 +82,7 @@ def measure(models, step, runs):
 
 
 def summarise(task, seconds, batch_size):
-    """Prints and returns images a second, and the ratios of ours to the others."""
+    """Print and return images per second, and the ratios of our model to the others."""
     results = {}
     for name, times in seconds.items():
         results[name] = {"images_per_second": batch_size / statistics.median(times)}
@@ -101,7 +101,7 @@ def summarise(task, seconds, batch_size):
 
 
 def versions(*backends):
-    """Machine and package versions, for the record."""
+    """Return the machine and the versions of the packages, for the results."""
     packages = (
         "keras",
         "keras-hub",
@@ -121,7 +121,7 @@ def versions(*backends):
 
 
 def processor_name():
-    """The processor's name, where Linux tells it."""
+    """Return the name of the processor, if Linux has it."""
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
     names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
@@ -129,7 +129,7 @@ def processor_name():
 
 
 def main():
-    """Measures and reports."""
+    """Measure and report."""
     options = tyro.cli(Benchmark)
     os.environ["KERAS_BACKEND"] = options.backend
     import keras

@@ -3,11 +3,11 @@
     python benchmarks/training.py
     python benchmarks/training.py --backend jax --runs 3
 
-Configurations that are compared take turns, run after run, in one process; ratios are medians of
-the runs' ratios of seconds per image to the first configuration, below 1.0 for what is faster. Peak
-memory is the host's, read on Linux alone: that of a fresh process for each configuration, less what
-it held before its first step. On CPUs XLA merges what is computed twice, so `--backend jax` shows
-no less memory there. `accelerator.py` measures GPUs.
+The compared configurations take turns in one process. Ratios are medians of the runs' ratios of
+seconds per image to the first configuration; below 1.0 is faster. Peak memory is that of the host,
+on Linux only: the peak of a fresh process for each configuration, minus its memory before the first
+step. On CPUs, XLA merges computations that remat repeats, so `--backend jax` shows no less memory.
+`accelerator.py` measures GPUs.
 """
 
 import concurrent.futures
@@ -43,7 +43,7 @@ class Benchmark:
 
 
 def make_step(make_model, batch_size, image_size):
-    """Make a function without arguments that trains on one batch."""
+    """Return a function without arguments that trains on one batch."""
     import numpy as np
 
     model = make_model()
@@ -54,7 +54,7 @@ def make_step(make_model, batch_size, image_size):
 
 
 def vit_step(batch_size, image_size, name="ViT_B16", **options):
-    """Make a training step of one of our builders."""
+    """Return a training step of one of our models."""
     import keras_vit
 
     build = getattr(keras_vit, name)
@@ -64,7 +64,7 @@ def vit_step(batch_size, image_size, name="ViT_B16", **options):
 
 
 def peak_memory(*arguments, **options):
-    """Return the bytes that two training steps take on top of the model and its framework."""
+    """Return the bytes that two training steps take in addition to the model."""
     step = vit_step(*arguments, **options)
     before = memory_of_process("VmRSS")
     for _ in range(2):
@@ -73,7 +73,7 @@ def peak_memory(*arguments, **options):
 
 
 def memory_of_process(field):
-    """Return the bytes in a field of Linux's status of this process."""
+    """Return a field, in bytes, of the status of this process on Linux."""
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
@@ -108,7 +108,7 @@ def compare(task, steps, batch_sizes, runs):
 def compare_remat(batch_size, image_size, runs):
     """Compare memory and time with and without remat."""
     options = {"none": {}, "remat": {"remat": True}}
-    # Freed blocks return to the system at once; otherwise holes in the heap would count.
+    # Return freed blocks to the system at once; otherwise holes in the heap would count.
     os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
     peaks = {
         name: in_fresh_process(peak_memory, batch_size, image_size, **o)
@@ -139,7 +139,7 @@ def compare_batches(largest, image_size, runs):
 
 
 def compare_peers(batch_size, image_size, runs):
-    """Compare our model, with the erf GELU and the original's, with keras-hub."""
+    """Compare our model, with the erf and the tanh GELU, with keras-hub."""
     try:
         theirs = make_step(lambda: keras_hub_vit(image_size), batch_size, image_size)
     except ImportError as error:
@@ -154,7 +154,7 @@ def compare_peers(batch_size, image_size, runs):
 
 
 def cpu_flags():
-    """Return the bfloat16 instructions of the processor that Linux reports."""
+    """Return the bfloat16 instructions of the processor, as Linux reports them."""
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     words = cpuinfo.read_text().split() if cpuinfo.is_file() else []
     return [flag for flag in BF16_FLAGS if flag in words]
@@ -168,7 +168,7 @@ def main():
     results = {"versions": versions(options.backend), "options": vars(options)}
     results["cpu_flags"] = cpu_flags()
     print(f"CPU flags for bfloat16: {', '.join(results['cpu_flags']) or 'none'}")
-    # First, while this process is small, because its children's memory adds to its own.
+    # First, while this process is small: its child processes begin with its memory.
     results["remat"] = compare_remat(options.batch_size, size, runs)
     results["dtype"] = compare_dtypes(smaller, size, runs)
     results["batch"] = compare_batches(options.batch_size, size, runs)

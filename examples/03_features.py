@@ -1,4 +1,4 @@
-"""Classify with frozen features and scikit-learn, without any training of the ViT.
+"""Classify with frozen features and scikit-learn, without training the ViT.
 
 python examples/03_features.py
 """

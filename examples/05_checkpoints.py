@@ -1,9 +1,9 @@
-"""Load a checkpoint file, fine-tune it on other classes at another size, and write it for others.
+"""Load a checkpoint, fine-tune it on other classes at another size, and write it in a layout.
 
 Usage: python examples/05_checkpoints.py [CHECKPOINT]
 
 CHECKPOINT is a name such as ViT_S16/augreg_imagenet21k (see `keras-vit checkpoints`), or a file.
-Without one, a small file with random weights is written and used.
+By default a small file with random weights is written and used.
 """
 
 import pathlib

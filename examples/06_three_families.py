@@ -3,7 +3,7 @@
     python examples/06_three_families.py
 
 Each trains for a few epochs on the digits that scikit-learn ships. The paper asks which family is
-best at equal compute (figure 5); the answer at this size differs from that with 300 million images.
+best at equal compute (figure 5); at this size the answer differs from that for 300 million images.
 """
 
 import keras

@@ -1,4 +1,4 @@
-"""Fine-tune low-rank matrices (LoRA) on an int8 model, and keep them in a small file.
+"""Fine-tune low-rank matrices (LoRA) on an int8 model, and save them in a small file.
 
 python examples/07_lora.py
 """

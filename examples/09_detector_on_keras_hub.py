@@ -1,4 +1,4 @@
-"""A detector of KerasHub on a backbone of this package: pip install keras-hub scikit-learn."""
+"""Train a detector of KerasHub on a backbone; needs `pip install keras-hub scikit-learn`."""
 
 import keras
 import keras_hub
@@ -12,7 +12,7 @@ COLORS = {"red": (220, 30, 30), "blue": (30, 60, 220)}
 
 
 def photographs_with_boxes(count, seed=0):
-    """Return parts of photographs with a colored rectangle in each, its corners and its class."""
+    """Return parts of photographs, each with a colored rectangle, and its corners and class."""
     rng = np.random.default_rng(seed)
     images, boxes, labels = [], [], []
     for number in range(count):
@@ -43,7 +43,7 @@ detector.compile(
     box_loss=keras.losses.Huber(reduction="sum"),
     classification_loss=keras.losses.BinaryFocalCrossentropy(from_logits=True, reduction="sum"),
 )
-# KerasHub makes a dataset of the arrays, whose order Keras would warn that it keeps.
+# KerasHub makes a dataset of the arrays, for which Keras warns of `shuffle=True`.
 history = detector.fit(*photographs_with_boxes(32), batch_size=8, epochs=3, shuffle=False)
 losses = history.history["loss"]
 print(f"The loss fell from {losses[0]:.1f} to {losses[-1]:.1f}")

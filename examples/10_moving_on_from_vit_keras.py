@@ -1,6 +1,6 @@
-"""Read the weights of a model that vit-keras built and you trained; needs `pip install vit-keras`.
+"""Convert a model that you trained with vit-keras; needs `pip install vit-keras`.
 
-They become a file with the names of the original, which `from_checkpoint` reads.
+The weights are written to a file in the original's layout, which `from_checkpoint` reads.
 """
 
 import numpy as np
@@ -47,10 +47,10 @@ def google_arrays(model):
 
 
 if __name__ == "__main__":
-    # Yours: the same call as in your training, and then `old.load_weights(...)`.
+    # Replace this by the call in your training, followed by `old.load_weights(...)`.
     old = vit.vit_b32(image_size=64, classes=5, pretrained=False, pretrained_top=False)
     np.savez("from_vit_keras.npz", **google_arrays(old))
-    # Not a square grid: `image_size=(height, width)`, too.
+    # For images that are not square, add `image_size=(height, width)`.
     model = keras_vit.from_checkpoint("from_vit_keras.npz", activation="gelu")
     images = np.random.default_rng(0).uniform(-1, 1, (2, 64, 64, 3)).astype("float32")
     np.testing.assert_allclose(model.predict(images), old.predict(images), atol=1e-4)

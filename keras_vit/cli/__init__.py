@@ -1,4 +1,4 @@
-"""The command line `keras-vit`: one dataclass per command, whose fields are its flags."""
+"""The program `keras-vit`: each command is a dataclass whose fields are its flags."""
 
 import functools
 import importlib.util
@@ -62,13 +62,12 @@ _DESCRIPTION = (
 
 
 def main(args=None):
-    """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
+    """Run a command. An error of the user is printed on one line, and the exit status is 2."""
     if sys.stderr is None:
-        # It is closed: a file that is opened later would get its number, and what is written to it.
+        # It is closed: otherwise a file that is opened later would get its number and its output.
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if not sys.stderr.isatty():
-        # In a log file, each update of a progress bar is a line; tqdm reads this when it is
-        # imported.
+        # In a log file, each update of a progress bar is a line. tqdm reads this on import.
         os.environ.setdefault("TQDM_MININTERVAL", "10")
     command = parse(args)
     show_log()
@@ -96,12 +95,12 @@ def parse(args=None):
         print(f"keras-vit {__version__}")
         sys.exit()
     if args[:2] == ["study", "paper"]:
-        # It trains nothing, and has none of the arguments of the studies.
+        # A separate command, because it trains nothing and shares no argument with the studies.
         args[:2] = ["study-paper"]
-    # The list of commands has the first line of each, its own help the rest.
-    lines = {name: command.__doc__.partition("\n")[0] for name, command in COMMANDS.items()}
+    # The list of commands shows the first line of each, the help of a command all of it.
+    summaries = {name: command.__doc__.partition("\n")[0] for name, command in COMMANDS.items()}
     types = (
-        Annotated[command, subcommand(name, description=None if name in args else lines[name])]
+        Annotated[command, subcommand(name, description=None if name in args else summaries[name])]
         for name, command in COMMANDS.items()
     )
     return tyro.cli(
@@ -114,31 +113,31 @@ def parse(args=None):
 
 
 def with_one_length(args):
-    """Return arguments in which `--steps` replaces the epochs of a recipe, or `--epochs` its steps.
+    """Add `--epochs None` to arguments with `--steps`, or `--steps None` to those with `--epochs`.
 
-    A recipe has one of the two, and the other is `None`.
+    A recipe must have exactly one of the two.
 
     Example:
     >>> with_one_length(["train", "finetune", "--epochs", "3"])
     ['train', 'finetune', '--epochs', '3', '--steps', 'None']
     """
-    given = {word.partition("=")[0] for word in args} & {"--epochs", "--steps"}
-    if len(given) != 1:
+    lengths = {word.partition("=")[0] for word in args} & {"--epochs", "--steps"}
+    if len(lengths) != 1:
         return args
-    return [*args, *({"--epochs", "--steps"} - given), "None"]
+    return [*args, *({"--epochs", "--steps"} - lengths), "None"]
 
 
 def import_keras_quietly():
     """Import Keras without the start-up messages of TensorFlow."""
     with without_stderr():
         importlib.import_module("keras")
-        # JAX warns of any fork. Commands do not fork, but a thread of OpenVINO does, at any time.
+        # JAX warns of any fork, and a thread of OpenVINO forks at any time.
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
         if importlib.util.find_spec("tensorflow"):
-            # Under another backend the data would import it later.
+            # On other backends, reading data would import it later, with its messages.
             importlib.import_module("tensorflow")
-            # TensorFlow warns every time that models are called in turn, and of SavedModels that
-            # JAX wrote, which have no gradients; no command asks for them.
+            # TensorFlow warns when models are called in turn, and of SavedModels without gradients,
+            # as JAX writes them; no command needs gradients of these.
             for name, text in (("tensorflow", "retracing"), ("absl", "unsaved custom gradients")):
                 logging.getLogger(name).addFilter(functools.partial(_is_without, text))
 
@@ -148,14 +147,14 @@ def _is_without(text, record):
 
 
 class _Printable(logging.Formatter):
-    """Escape control characters, such as those of the names of files and classes."""
+    """Escape control characters, which names of files and classes may contain."""
 
     def format(self, record):
         return "\n".join(map(printable, super().format(record).split("\n")))
 
 
 class _FirstOfSkipped(logging.Filter):
-    """Show once that a file is skipped: each pass over the data finds it again."""
+    """Show only the first message about each skipped file: every pass over the data skips it."""
 
     def __init__(self):
         super().__init__()
@@ -163,27 +162,26 @@ class _FirstOfSkipped(logging.Filter):
 
     def filter(self, record):
         message = record.getMessage()
-        if not message.startswith("skipped "):
-            return True
         is_new = message not in self._shown
-        self._shown.add(message)
+        if message.startswith("skipped "):
+            self._shown.add(message)
         return is_new
 
 
 def show_log():
-    """Write the log of the package, and warnings of other libraries, to the standard error."""
-    handler, others = logging.StreamHandler(), logging.StreamHandler()
+    """Write the log of the package, and warnings of other libraries, to standard error."""
+    handler, of_libraries = logging.StreamHandler(), logging.StreamHandler()
     handler.setFormatter(_Printable("keras-vit: %(message)s"))
     handler.addFilter(_FirstOfSkipped())
     logger = logging.getLogger("keras_vit")
     logger.setLevel(logging.INFO)
-    # An earlier handler may hold a standard error that is closed.
+    # An earlier handler may have a standard error that is closed.
     logger.handlers[:] = [handler]
     # Otherwise `logging.warning` in a library would add a handler that writes our lines again.
-    others.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    others.setLevel(logging.WARNING)
-    others.addFilter(lambda record: not record.name.startswith("keras_vit"))
-    others.name = "keras-vit others"
+    of_libraries.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    of_libraries.setLevel(logging.WARNING)
+    of_libraries.addFilter(lambda record: not record.name.startswith("keras_vit"))
+    of_libraries.name = "keras-vit libraries"
     root = logging.getLogger()
-    root.handlers[:] = [handler for handler in root.handlers if handler.name != others.name]
-    logging.basicConfig(handlers=[others])
+    root.handlers[:] = [handler for handler in root.handlers if handler.name != of_libraries.name]
+    logging.basicConfig(handlers=[of_libraries])

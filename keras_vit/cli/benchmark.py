@@ -1,4 +1,4 @@
-"""`keras-vit benchmark`."""
+"""`keras-vit benchmark`: measure the speed and the memory of models."""
 
 import dataclasses
 import pathlib
@@ -18,8 +18,8 @@ COLUMNS = (
 class Benchmark(Table):
     """Measure how fast a model is on this machine, and how large a batch fits into its memory.
 
-    Each line has the batch size with the most images per second, the peak memory with it, and an
-    estimate of the largest batch that fits.
+    Each line has the fastest batch size, its peak memory, and an estimate of the largest batch that
+    fits.
 
     Example: keras-vit benchmark ViT_B16 --image-sizes 224 384
 
@@ -28,14 +28,14 @@ class Benchmark(Table):
             checkpoints as in `keras-vit convert`.
         image_sizes: sides of the square images, in pixels; by default 224, or the size of a trained
             model.
-        batch_sizes: batch sizes to measure, in rising order. By default they are multiplied by 4
-            while that is faster.
-        tasks: what to measure: `model.predict`, `model.fit`, or both. Segmenters are
-            measured `forward`.
+        batch_sizes: batch sizes to measure, in rising order. By default the batch size is
+            multiplied by 4 while that is faster.
+        tasks: what to measure: `model.predict` (forward), `model.fit` (training), or both.
+            Segmenters are measured `forward` only.
         dtype: dtype policy of the models; by default float32, and for a .keras file its own.
-        seconds: time that a measurement takes; it has at most 100 steps.
-        output: new CSV file to write all measurements to. With several image sizes, a figure of the
-            same name is drawn in the same folder.
+        seconds: duration of a measurement, which has at most 100 steps.
+        output: new CSV file for all measurements. With several image sizes, a figure of the same
+            name is drawn next to it.
     """
 
     models: Annotated[
@@ -67,11 +67,11 @@ class Benchmark(Table):
                 f"Received: {str(output)!r}, which exists"
             )
         options = ("models", "image_sizes", "batch_sizes", "tasks", "dtype", "seconds")
-        found = benchmark(**{name: getattr(self, name) for name in options})
+        measurements = benchmark(**{name: getattr(self, name) for name in options})
         costs, rows = [], []
-        # One that fails later does not lose those before it.
+        # A failure does not lose the measurements before it.
         try:
-            for cost in tqdm.tqdm(found, "measuring"):
+            for cost in tqdm.tqdm(measurements, "measuring"):
                 costs.append(cost)
                 rows += csv_rows(cost)
                 if output is not None and rows:
@@ -87,11 +87,15 @@ class Benchmark(Table):
 
 
 def csv_rows(cost):
-    """Return a row for each batch size of a `Cost`."""
+    """Return one row per batch size of a `Cost`, for the CSV file."""
     return [
         {
-            **{"model": cost.model, "image_size": cost.image_size, "task": cost.task},
-            **{"batch_size": size, "images_per_second": speed, "peak_bytes": peak},
+            "model": cost.model,
+            "image_size": cost.image_size,
+            "task": cost.task,
+            "batch_size": size,
+            "images_per_second": speed,
+            "peak_bytes": peak,
             "dtype": cost.dtype,
         }
         for size, speed, peak in cost.points
@@ -99,7 +103,7 @@ def csv_rows(cost):
 
 
 def cells(cost):
-    """Return the cells of a `Cost`."""
+    """Return the row of a `Cost` in the printed table."""
     largest = "?" if cost.largest_batch is None else f"{cost.largest_batch:,}"
     best = "-", "-", "-"
     if cost.points:

@@ -1,4 +1,4 @@
-"""`keras-vit client`."""
+"""`keras-vit client`: classify images with a model in TF Serving."""
 
 import dataclasses
 import pathlib
@@ -18,10 +18,10 @@ class Client(Command):
 
     Args:
         images: image files.
-        url: http://HOST:8501/v1/models/NAME for REST, grpc://HOST:8500/NAME for gRPC;
-            with /versions/N at the end for a version other than the newest.
-        top: classes to print for each image, the most likely first, of those that the model names.
-        timeout: seconds to wait for the server's answer to a request.
+        url: http://HOST:8501/v1/models/NAME for REST, grpc://HOST:8500/NAME for gRPC; append
+            a version other than the newest as /versions/N.
+        top: classes to print for each image, the most likely first; at most the model's top_k.
+        timeout: seconds to wait for a response.
     """
 
     images: Annotated[
@@ -34,7 +34,7 @@ class Client(Command):
     timeout: float = 60.0
 
     def run(self):
-        """Print a line for each image; non-images are reported, and the exit status is then 1."""
+        """Print a line for each image. Non-images are reported, and the exit status is then 1."""
         from keras_vit.serving.client import Client as Server
 
         with Server(self.url, self.timeout) as server:
@@ -44,7 +44,7 @@ class Client(Command):
 
 
 def _print_classes(image, server, top):
-    """Print the classes of an image, and return whether it could be decoded."""
+    """Print the classes of an image; return whether it could be decoded."""
     from keras_vit.cli.predict import print_classes
     from keras_vit.serving.client import BadImageError
     from keras_vit.serving.image_files import read_image
@@ -68,7 +68,7 @@ def _print_classes(image, server, top):
 def most_likely(outputs, top, url):
     """Return the `top` classes of one image with their probabilities, the most likely first.
 
-    An export of a model with thresholds predicts any number of labels; all are returned.
+    For a model with thresholds, return all predicted labels.
     """
     if "predicted_labels" in outputs and "probabilities" in outputs:
         pairs = zip(outputs["predicted_labels"][0], outputs["probabilities"][0], strict=True)

@@ -1,4 +1,4 @@
-"""Arguments that several commands have, and the checks of files that they write."""
+"""What the commands share: base classes, arguments, tables, and checks of files to write."""
 
 import dataclasses
 import pathlib
@@ -27,15 +27,15 @@ ImageSize = Annotated[
     int | tuple[int, int] | None,
     tyro.conf.arg(
         metavar="INT [INT]",
-        help="Image size, one number or height and width: resizes a model for another size. A file "
-        "that does not record its size needs this.",
+        help="Image size: one number, or height and width. A model of another size is resized. "
+        "Needed for a file that does not record its size.",
     ),
 ]
 
 
 @dataclasses.dataclass(kw_only=True)
 class Command:
-    """What every command has.
+    """The base class of all commands.
 
     Args:
         debug: show the traceback of an error.
@@ -48,7 +48,7 @@ class Command:
 
 @dataclasses.dataclass(kw_only=True)
 class Table(Command):
-    """A command that prints a table, with all columns but the first aligned to the right.
+    """A command that prints tables, with all columns but the first aligned to the right.
 
     Args:
         markdown: print tables as Markdown.
@@ -63,17 +63,17 @@ class Table(Command):
 
 @dataclasses.dataclass(kw_only=True)
 class Reading(Command):
-    """A command that reads the images of a dataset as a model takes them.
+    """A command that runs a model on a dataset.
 
     Args:
         batch_size: images in one step.
         classes: classes to keep; by default those of the run, or all.
         data_dir: directory of TensorFlow Datasets.
-        central_crop_from: resize the smaller side to so many pixels and cut out the middle, as
-            big_vision does. The original resizes the whole image.
+        central_crop_from: resize the smaller side to this number of pixels and crop the center, as
+            big_vision does. By default the whole image is resized, as in the original.
         max_skipped: greatest share of images that may be skipped because they cannot be decoded.
-        upright: turn photographs upright by their EXIF orientation. Runs trained with `--upright`
-            always do so.
+        upright: turn photographs upright by their EXIF orientation, as is always done for runs
+            trained with `--upright`.
     """
 
     batch_size: int = 32
@@ -86,28 +86,34 @@ class Reading(Command):
 
 
 def plain_table(columns, rows):
-    """Return the rows in aligned columns."""
+    """Return rows of strings as text in aligned columns."""
     lines = [list(map(printable, line)) for line in (columns, *rows)]
-    first, *others = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    first, *widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
-        "  ".join([name.ljust(first), *map(str.rjust, cells, others)]) for name, *cells in lines
+        "  ".join([name.ljust(first), *map(str.rjust, cells, widths)]) for name, *cells in lines
     )
 
 
 def markdown_table(columns, rows):
-    """Return the rows as a Markdown table."""
+    """Return rows of strings as a Markdown table."""
     rule = ["---"] + ["---:"] * (len(columns) - 1)
     return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *rows))
 
 
 def check_new_file(path, suffix):
-    """Raise `ValueError` for a file that could not be written after hours of work, or is there."""
+    """Raise `ValueError`, before hours of work, if a file exists or could not be written."""
     path = pathlib.Path(path).expanduser()
     if path.suffix != suffix or path.exists() or not path.parent.is_dir():
         raise ValueError(
             f"A file to be written must be a new {suffix} file in a folder that exists. "
             f"Received: {str(path)!r}"
         )
+
+
+def evenly_spaced(items, count):
+    """Return at most `count` items of a list, at equal distances."""
+    count = min(count, len(items))
+    return [items[number * len(items) // count] for number in range(count)]
 
 
 def as_shard(text):

@@ -1,4 +1,4 @@
-"""`keras-vit convert`."""
+"""`keras-vit convert`: write a checkpoint in another format."""
 
 import dataclasses
 import os
@@ -26,21 +26,22 @@ class Convert(Command):
     Example: keras-vit convert ViT_B16/augreg_imagenet21k flowers.keras --num-classes 5
 
     Args:
-        source: A file (.npz, .safetensors, .h5, .keras), a directory of transformers or timm, that
-            of a run, an address (https, gs, hf), or a name of `keras-vit checkpoints` or of AugReg.
+        source: A file (.npz, .safetensors, .h5, .keras), a directory of transformers or timm, a
+            run's directory, an address (https, gs, hf), or a name of `keras-vit checkpoints` or of
+            AugReg.
         target: new file; or new directory, for timm, transformers (`huggingface...`) and
             saved_model.
-        to: the format; by default the first one with the target's suffix that can store all
-            weights.
-        num_classes: replace the head by one of zeros with this number of classes; 0 for no head.
+        to: the format; by default the first with the target's suffix that can store all weights.
+        num_classes: replace the head by a new head of zeros with this number of classes; 0 for no
+            head.
         image_size: resize the position embeddings for this image size: one number, or height and
             width.
         num_heads: attention heads, for a .safetensors file without its config.json.
         quantize: quantize the projections and MLPs; for `--to keras`.
         push: upload the directory to this repository of the Hugging Face Hub, ORG/NAME[@BRANCH],
-            with a model card. The repository is made if necessary; `hf auth login` or HF_TOKEN
-            gives access.
-        private: make the repository of `--push` private.
+            with a model card. The repository is created if necessary; log in with `hf auth login`
+            or HF_TOKEN.
+        private: create the repository of `--push` as private.
         overwrite: replace the target if it exists, also in the directory of a training run. A
             saved_model is always a new version and replaces nothing.
     """
@@ -72,7 +73,7 @@ class Convert(Command):
             )
         if self.quantize is not None and to != "keras":
             raise ValueError(f"`--quantize` is for `--to keras`. Received: --to {to}")
-        # Before a model is downloaded.
+        # Before the model is downloaded.
         if self.push is not None:
             parse_repository(self.push)
         check_target(find_model(self.source), target, to, self.overwrite)
@@ -102,41 +103,43 @@ class Convert(Command):
 
 
 def card_metadata(model, source, has_new_head=False):
-    """Return what is known of a model that was loaded from a source, for `model_card`."""
+    """Return the known origin and accuracy of a model, as arguments of `model_card`."""
     from keras_vit.cli.export import export_metadata
 
     metadata = export_metadata(model, source)
-    known = {
+    origin = {
         "source": metadata.get("trained_from", source),
         "finetuned": "trained_from" in metadata,
     }
     if has_new_head:
-        return known
+        return origin
     if "validation_accuracy" not in metadata:
-        return {**known, "accuracy": metadata.get("reported")}
+        return {**origin, "accuracy": metadata.get("reported")}
     data = str(metadata["data"])
-    # Paths on this machine are not published.
+    # Do not publish paths of this machine.
     where = "" if "/" in data or "\\" in data else f", {data}"
     return {
-        **known,
+        **origin,
         "accuracy": f"{metadata['validation_accuracy']:.2%} on validation images{where}",
     }
 
 
 def check_target(source, target, to, overwrite):
-    """Raise an error if writing the target would replace something that must stay.
+    """Raise `ValueError` if writing the target would replace the source.
 
-    That is the source, which need not exist; and, without `overwrite`, anything that exists or is
-    in the directory of a training run.
+    Without `overwrite`, also if the target exists or is in the directory of a training run.
     """
     from keras_vit.checkpoints.catalog.download import FILES_OF_DIRECTORY, files_of
 
-    is_replacing, is_folder = to != "saved_model", writes_directory(to, target)
+    # The target of a format with a directory may also be the file of its weights alone.
+    is_weights_file = to in LAYOUTS and target.suffix == LAYOUTS[to].suffix
+    is_folder = to in DIRECTORIES and not is_weights_file
+    is_replacing = to != "saved_model"
     written = [target / name for name in FILES_OF_DIRECTORY] if is_folder else [target]
     read = files_of(source)
     if is_replacing and any(_is_same(new, old) for new in written for old in read):
         raise ValueError(
-            "`target` must not be what the model is read from, which would be lost. "
+            "`target` must not be the source, which would be lost. "
             f"Received: {str(target)!r} from {str(source)!r}"
         )
     if overwrite and is_replacing:
@@ -152,12 +155,6 @@ def check_target(source, target, to, overwrite):
         raise ValueError(
             f"`target` must be new{unless}. Received: {str(target)!r}, which already exists"
         )
-
-
-def writes_directory(to, target):
-    """Whether a format writes a directory at a path, and not weights alone."""
-    is_weights_alone = to in LAYOUTS and target.suffix == LAYOUTS[to].suffix
-    return to in DIRECTORIES and not is_weights_alone
 
 
 def _is_same(path, other):

@@ -1,4 +1,4 @@
-"""`keras-vit data`."""
+"""`keras-vit data`: show a dataset, or write it as TFRecord files."""
 
 import dataclasses
 import itertools
@@ -15,7 +15,7 @@ from keras_vit.data.sources.splits import SPLITS
 # Number of classes whose names are printed.
 SHOWN = 10
 MASKS_SHOWN = 6
-# At most so many images are read for the contact sheet.
+# Greatest number of images that are read for the contact sheet.
 IMAGES_READ = 200
 
 
@@ -26,20 +26,20 @@ class Data(Command):
     Example: keras-vit data folder:photos --augmentation medium1 --picture photos.png
 
     Args:
-        name: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN` or, of
-            several labels, `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of
-            the paper's datasets, which are listed without a name.
-        picture: PNG file of a contact sheet: images as a model is trained on and evaluated on them,
-            or masks. An existing file is replaced.
+        name: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
+            multi-label `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of the
+            paper's datasets; without a name, these are listed.
+        picture: PNG file of a contact sheet: images as in training and as in evaluation, or masks.
+            An existing file is replaced.
         image_size: side of the square images, in pixels.
         batch_size: images per batch in the measurement.
-        min_crop_area: smallest share of an image's area in a random crop; None for no crop.
+        min_crop_area: smallest share of the image's area in a random crop; None for no crop.
         flip: flip training images left and right at random.
         augmentation: augmentation of training images, as in AugReg.
-        records: directory for the dataset as TFRecord files; nothing else is done then.
+        records: write the dataset to this directory as TFRecord files, and do nothing else.
         num_files: TFRecord files per split.
         data_dir: directory of TensorFlow Datasets.
-        check: decode all images at the end, to name those that would be skipped.
+        check: decode all images at the end, to report those that would be skipped.
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
@@ -56,11 +56,11 @@ class Data(Command):
 
     @property
     def needs_keras(self):
-        """Whether the command reads images; the table is printed without Keras and TensorFlow."""
+        """Whether the command reads images, rather than list the datasets."""
         return self.name is not None
 
     def run(self):
-        """Print and draw the dataset."""
+        """Print, draw or write the dataset, or print the list of datasets."""
         if self.name is None:
             list_datasets()
             return
@@ -77,7 +77,7 @@ class Data(Command):
             self._decode_all(splits)
 
     def _draw(self, train, evaluated, source):
-        """Draw masks, or images of training and of the split `evaluated` with its source."""
+        """Draw masks, or images of the training data and of the split `evaluated`."""
         from keras_vit.data.pipeline import images_of_classes
         from keras_vit.data.sources.masks import examples_of
         from keras_vit.inspection.figures.drawing import draw_contact_sheet, draw_masks
@@ -86,14 +86,14 @@ class Data(Command):
             examples = itertools.islice(examples_of(train.info.dataset.source), MASKS_SHOWN)
             draw_masks(*zip(*examples, strict=True), source.class_names, self.picture)
             return
-        # An evaluation reads class by class: take the images from everywhere.
+        # Evaluation data are in order of their classes: choose images from all of them.
         share = min(1.0, IMAGES_READ / 2 / source.num_examples)
         rows = {"as trained on": images_of_classes(train)}
         rows["as evaluated on"] = images_of_classes(self.load(evaluated, fraction=share))
         draw_contact_sheet(rows, train.class_names, self.picture)
 
     def _decode_all(self, splits):
-        """Decode all images; those that cannot be decoded are logged, and counted here."""
+        """Decode all images, and print how many cannot be decoded or are not upright."""
         import tqdm
 
         from keras_vit.data.images.decoding import is_turned
@@ -128,7 +128,7 @@ class Data(Command):
         return splits
 
     def load(self, split, training=False, fraction=1.0):
-        """Load a split as in training or evaluation, whatever share of it is broken."""
+        """Load a split as in training or evaluation, with any number of broken images."""
         from keras_vit.data.pipeline import load
         from keras_vit.data.sources.named_datasets import (
             changes_that_keep_labels,
@@ -157,7 +157,7 @@ class Data(Command):
 
 
 def print_left_out(left_out):
-    """Print how many files of a dataset are left out, by reason, if there are any."""
+    """Print how many files of a dataset are left out, by reason."""
     from keras_vit.data.sources.folder import describe_left_out
 
     if left_out:
@@ -176,7 +176,7 @@ def list_datasets():
 
 
 def reading_speed(dataset, seconds=2.0):
-    """Measure the images per second of a dataset, after a batch to warm up."""
+    """Return the images per second of a dataset, after one batch to warm up."""
     from keras_vit.data.left_out import explaining_errors
 
     seen = 0

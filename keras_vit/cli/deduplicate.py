@@ -1,4 +1,4 @@
-"""`keras-vit deduplicate`."""
+"""`keras-vit deduplicate`: find copies of test images in training data."""
 
 import dataclasses
 import pathlib
@@ -12,37 +12,36 @@ from keras_vit.data.sources.kinds import absolute_name, has_path
 
 _SHOWN = 5
 _DRAWN = 20
-# Flags that are for hashes alone.
-_OF_HASHES = ("train_split", "test_split", "max_distance", "picture", "hashes", "shard")
+# Flags for hashes only.
+_HASH_OPTIONS = ("train_split", "test_split", "max_distance", "picture", "hashes", "shard")
 
 
 @dataclasses.dataclass
 class Deduplicate(Command):
     """Find the training images that are in a test set, as in the paper, to leave them out.
 
-    Without a test set, find images of one set that are copies of each other: the first is kept.
+    Without a test set, find images of the dataset that are copies of each other; the first is kept.
 
     Example: keras-vit deduplicate folder:photos cifar10 cifar100 --output exclude.txt
 
     Args:
         train: the dataset to search, as in `keras-vit train`; or a directory of features,
-            written by `predict --outputs features`, to compare these instead of hashes.
+            written by `predict --outputs features`, to compare features instead of hashes.
         test: test datasets, or directories of features, to compare with; none to find copies within
             the dataset.
         output: new file of the ids of the images to leave out, one per line.
         train_split: the split to search: train, validation, test, or several joined with +. By
-            default train+validation, and all images of a folder, or of files, without splits.
-        test_split: the split of the test sets. By default test, and all images of a folder, or of
-            files, without splits.
+            default train+validation, or all images of a dataset without splits.
+        test_split: the split of the test sets. By default test, or all images of a dataset without
+            splits.
         data_dir: directory of TensorFlow Datasets.
         max_distance: images are copies if at most this many of the 144 bits of their perceptual
-            hashes differ; by default 22. A smaller number misses copies, a greater one finds images
-            that are only similar.
+            hashes differ; by default 22. A smaller number misses copies, a greater number finds
+            images that are only similar.
         similarity: least cosine similarity of features, by default 0.95.
-        picture: new PNG file of the least similar of the pairs that were found, or of the largest
-            groups of copies.
-        hashes: directory for the hashes of the images that are searched for those of test sets.
-            They need not fit into memory then, and the same command resumes after it was stopped.
+        picture: new PNG file of the least similar pairs, or of the largest groups of copies.
+        hashes: directory for the hashes of the searched images, when there are test sets. The
+            hashes then need not fit into memory, and the same command resumes after a stop.
         shard: I/N: only write the I-th of every N files of `--hashes`, as task I of an array of N
             jobs; the command without `--shard` then compares them.
     """
@@ -60,7 +59,7 @@ class Deduplicate(Command):
     shard: str | None = None
 
     def run(self):
-        """Write the ids, and show some of the pairs or groups."""
+        """Write the ids, and print and draw some of the pairs or groups."""
         from keras_vit.data.deduplication.hashes import HashParts
         from keras_vit.evaluation.feature_store import is_store
 
@@ -70,8 +69,8 @@ class Deduplicate(Command):
         if self.picture is not None:
             check_new_file(self.picture, ".png")
         has_features = is_store(self.train)
-        others = _OF_HASHES if has_features else ("similarity",)
-        refused = [name for name in others if getattr(self, name) is not None]
+        unfit = _HASH_OPTIONS if has_features else ("similarity",)
+        refused = [name for name in unfit if getattr(self, name) is not None]
         refused += ["no hashes"] if shard and self.hashes is None else []
         refused += ["no test set"] if not self.test and (has_features or self.hashes) else []
         if refused:
@@ -95,7 +94,7 @@ class Deduplicate(Command):
             self._find_groups(source)
 
     def open(self, name, split, default):
-        """Find a dataset and print how much of it is used."""
+        """Return the `Source` of a dataset, and print how many of its images are used."""
         from keras_vit.data.pipeline import find_all_splits, find_source
 
         whole = find_all_splits(name, self.data_dir) if has_path(name) else None
@@ -111,48 +110,49 @@ class Deduplicate(Command):
         from keras_vit.data.deduplication.copies import draw_pairs, find_duplicates
 
         tests = [self.open(name, self.test_split, "test") for name in self.test]
-        found = find_duplicates(train, tests, **self._options())
-        self._write(found, source.num_examples)
-        # The least similar ones, by which the distance can be judged.
-        for pair in found.pairs[: -_SHOWN - 1 : -1]:
+        duplicates = find_duplicates(train, tests, **self._options())
+        self._write(duplicates, source.num_examples)
+        # The least similar pairs show whether the distance is right.
+        for pair in duplicates.pairs[: -_SHOWN - 1 : -1]:
             ids = f"{printable(pair.train_id)} is {printable(pair.test_id)}"
             print(f"  {ids} of {self.test[pair.test_set]} ({pair.distance} bits differ)")
         if self.picture is not None:
-            draw_pairs(found.pairs[: -_DRAWN - 1 : -1], source, tests, self.picture)
+            draw_pairs(duplicates.pairs[: -_DRAWN - 1 : -1], source, tests, self.picture)
 
     def _find_groups(self, source):
         from keras_vit.data.deduplication.copies import draw_groups, find_groups
 
-        found = find_groups(source, **self._options())
-        self._write(found, source.num_examples)
-        largest = max(map(len, found.groups), default=0)
-        print(f"groups of copies: {len(found.groups)}, images in the largest: {largest}")
-        print(f"groups that have images with different labels: {len(found.mixed)}")
-        for group in found.mixed[:_SHOWN]:
+        copies = find_groups(source, **self._options())
+        self._write(copies, source.num_examples)
+        largest = max(map(len, copies.groups), default=0)
+        print(f"groups of copies: {len(copies.groups)}, images in the largest: {largest}")
+        print(f"groups that have images with different labels: {len(copies.mixed)}")
+        for group in copies.mixed[:_SHOWN]:
             print(f"  {name_some(group, _SHOWN)}")
         if self.picture is not None:
-            draw_groups(found.groups[:_DRAWN], source, self.picture)
+            draw_groups(copies.groups[:_DRAWN], source, self.picture)
 
     def _compare_features(self):
         from keras_vit.evaluation.feature_store import check_same_model, find_similar, read_features
 
         train, *tests = map(read_features, (self.train, *self.test))
         check_same_model(train, *tests)
-        found = find_similar(train, tests, 0.95 if self.similarity is None else self.similarity)
-        self._write(found, len(train.ids))
-        for similarity, id, number, other in found.pairs[: -_SHOWN - 1 : -1]:
+        similar = find_similar(train, tests, 0.95 if self.similarity is None else self.similarity)
+        self._write(similar, len(train.ids))
+        for similarity, id, number, other in similar.pairs[: -_SHOWN - 1 : -1]:
             ids = f"{printable(id)} is {printable(other)}"
             print(f"  {ids} of {self.test[number]} (similarity {similarity:.3f})")
 
     def _options(self):
         return {} if self.max_distance is None else {"max_distance": self.max_distance}
 
-    def _write(self, found, num_images):
-        """Write the ids, and print their number and what was not compared."""
+    def _write(self, duplicates, num_images):
+        """Write the ids, and print how many there are, and how many images were not compared."""
         from keras_vit.data.deduplication.copies import write_ids
 
-        write_ids(found, self.output)
-        print(f"{len(found.ids)} of {num_images} images {found.reason}, written to {self.output}")
-        if hasattr(found, "skipped"):
-            print(f"{len(found.skipped)} images were skipped because they cannot be decoded")
-            print(f"{len(found.blank)} images of one color were not compared")
+        write_ids(duplicates, self.output)
+        count = len(duplicates.ids)
+        print(f"{count} of {num_images} images {duplicates.reason}, written to {self.output}")
+        if hasattr(duplicates, "skipped"):
+            print(f"{len(duplicates.skipped)} images were skipped because they cannot be decoded")
+            print(f"{len(duplicates.blank)} images of one color were not compared")

@@ -1,4 +1,4 @@
-"""`keras-vit evaluate`."""
+"""`keras-vit evaluate`: measure a model on a dataset."""
 
 import dataclasses
 import pathlib
@@ -18,15 +18,15 @@ class Evaluate(Reading):
 
     Args:
         model: A run's directory (its best model), a .keras file, or a checkpoint as in `convert`;
-            or the directory of `train --seeds`, whose runs are evaluated one after the other.
-        data: as in `keras-vit train`; by default the data of the run.
+            or the directory of `train --seeds`, to evaluate each of its runs.
+        data: dataset as in `keras-vit train`; by default the data of the run.
         split: train, validation or test.
-        per_class: print a table of the classes: images, accuracy, most frequent mistake; for images
-            of several labels average precision, F1 and threshold.
+        per_class: print a table of the classes: images, accuracy, most frequent mistake; for
+            multi-label data average precision, F1 and threshold.
         confusion: new CSV file of the confusion matrix: one row per class, one column per
             prediction.
         confusion_figure: new PNG file of a figure of the confusion matrix.
-        compare: name of a reported accuracy to compare that of the test split with, such as
+        compare: name of the reported accuracy to print next to the test accuracy, such as
             ViT_L16/jft300m/cifar10 (Table 2 of the paper) or a name of `keras-vit checkpoints`. By
             default that of the model, if it is a published file.
     """
@@ -40,7 +40,7 @@ class Evaluate(Reading):
     compare: str | None = None
 
     def run(self):
-        """Print the metrics of a model; or of the runs of several seeds, and their means."""
+        """Print the metrics of a model, or of the runs of several seeds and their means."""
         import keras
 
         from keras_vit.experiments.sweep import finished_runs
@@ -55,7 +55,7 @@ class Evaluate(Reading):
                 check_new_file(path, suffix)
         if self.confusion_figure is not None:
             check_matplotlib()
-        runs, found = finished_runs(self.model), []
+        runs, summaries = finished_runs(self.model), []
         if not runs:
             self._evaluate()
             return
@@ -64,14 +64,14 @@ class Evaluate(Reading):
                 "`--confusion` and `--confusion-figure` are for one run. Received: "
                 f"{str(self.model)!r} with {', '.join(run.name for run in runs)}"
             )
-        tell = print if distribution.is_first_process() else lambda *_: None
+        print_once = print if distribution.is_first_process() else lambda *_: None
         for run in runs:
-            tell(f"{run.name}:")
-            found.append(dataclasses.replace(self, model=str(run))._evaluate())
-        tell(f"mean of {len(found)} runs:")
-        for name in found[0]:
+            print_once(f"{run.name}:")
+            summaries.append(dataclasses.replace(self, model=str(run))._evaluate())
+        print_once(f"mean of {len(runs)} runs:")
+        for name in summaries[0]:
             if name != "images":
-                tell(f"{name}: {mean_and_deviation([metrics[name] for metrics in found], 4)}")
+                print_once(f"{name}: {mean_and_deviation([s[name] for s in summaries], 4)}")
 
     def _evaluate(self):
         """Print the metrics of a model, and return them."""
@@ -99,14 +99,14 @@ class Evaluate(Reading):
             raise ValueError(f"`compare` is for the test split. Received: split={self.split!r}")
         predicted = predictions(trained.model, batches)
         if len(batches.info.skipped):
-            # Each process prints its own.
+            # Each process prints the images that it skipped.
             print(batches.info.skipped)
         if is_first:
             self._print(predicted, reported, trained.model.input_shape[1:3])
         return predicted.summary()
 
     def _check(self, trained, batches):
-        """Refuse what is computed for images of one class each alone."""
+        """Refuse options that need one class per image, if the data have masks or soft labels."""
         dataset = batches.info.dataset
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
         names = ["confusion", "confusion_figure"]
@@ -130,11 +130,11 @@ class Evaluate(Reading):
         from keras_vit.evaluation.segmentation import evaluate_segmentation
 
         options = {"batch_size": self.batch_size, "max_skipped": self.max_skipped}
-        found = evaluate_segmentation(model, source, **options)
-        classes = zip(found.class_names, found.iou, strict=True) if self.per_class else ()
-        for name, value in [*found.summary().items(), *((f"iou of {n}", v) for n, v in classes)]:
+        metrics = evaluate_segmentation(model, source, **options)
+        classes = zip(metrics.class_names, metrics.iou, strict=True) if self.per_class else ()
+        for name, value in [*metrics.summary().items(), *((f"iou of {n}", v) for n, v in classes)]:
             print(f"{printable(name)}: {value if name == 'images' else f'{value:.4f}'}")
-        return found.summary()
+        return metrics.summary()
 
     def _print(self, predicted, reported, image_size):
         from keras_vit.evaluation.metrics import (

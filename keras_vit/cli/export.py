@@ -1,4 +1,4 @@
-"""`keras-vit export`."""
+"""`keras-vit export`: write a model for serving."""
 
 import dataclasses
 import pathlib
@@ -7,35 +7,35 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.command import Command, ImageSize, ModelArgument
+from keras_vit.cli.command import Command, ImageSize, ModelArgument, evenly_spaced
 from keras_vit.serving.formats import FORMATS, SIGNATURES, USUAL_SIGNATURES
 
-# More images hardly change the ranges of the activations, and all are held in memory.
+# More images hardly change the ranges of the activations, and all of them are in memory.
 MAX_CALIBRATION = 512
 PRECISIONS = tuple(dict.fromkeys(name for row in FORMATS.values() for name in row.precisions))
 
 
 @dataclasses.dataclass
 class Export(Command):
-    """Write a trained model or a checkpoint for serving, preprocessing and labels included.
+    """Write a trained model or a checkpoint for serving, with its preprocessing and labels.
 
     Example: keras-vit export runs/photos serving/photos --verify photos/cat
 
     Args:
         directory: the model's directory; each export is a new version in it.
-        version: number of the version; the one after the last by default.
+        version: number of the version; by default one more than the last.
         format: A SavedModel, for TF Serving, decodes images. Other formats take preprocessed
             images.
         signatures: signatures of a SavedModel; the first is its default.
-        top_k: number of the most likely classes that a SavedModel names.
+        top_k: number of most likely classes that a SavedModel returns.
         batch_size: images in a request to a SavedModel; any number by default.
-        on_bad_image: what a SavedModel answers if an image cannot be decoded: an error with its
+        on_bad_image: what a SavedModel returns if an image cannot be decoded: an error with its
             index, or zeros and a flag.
-        warmup_batch_sizes: sizes of the requests with which TF Serving warms up a SavedModel; by
-            default `--batch-size`, else 1. Without tensorflow-serving-api there are none.
+        warmup_batch_sizes: batch sizes of the requests with which TF Serving warms up a SavedModel;
+            by default `--batch-size`, else 1. Without tensorflow-serving-api there are none.
         quantize: store and compute in fewer bits, if the format can.
-        calibration: image files, or folders of them, to calibrate int8, if the format needs it: a
-            few hundred typical images.
+        calibration: a few hundred typical image files, or folders of them, to calibrate int8, if
+            the format needs it.
         verify: image files, or folders of them, on which to compare the export with the model.
     """
 
@@ -54,7 +54,7 @@ class Export(Command):
     verify: tuple[pathlib.Path, ...] | None = None
 
     def run(self):
-        """Export, and print where to."""
+        """Export, and print the path of the version."""
         from keras_vit.checkpoints.named_models import load_trained
         from keras_vit.models.image_model import image_spec_of
         from keras_vit.models.structure import stored_size
@@ -62,12 +62,13 @@ class Export(Command):
         from keras_vit.serving.image_files import list_image_files, preprocess_files, without_broken
         from keras_vit.serving.verify import verify
 
-        # Before a model is downloaded, which takes long.
+        # Before the model is downloaded.
         verified = calibration = None
         if self.verify is not None:
             verified = without_broken(list_image_files(self.verify))
         if self.calibration is not None:
-            calibration = without_broken(some_of(list_image_files(self.calibration)))
+            files = list_image_files(self.calibration)
+            calibration = without_broken(evenly_spaced(files, MAX_CALIBRATION))
         model = load_trained(self.model, self.image_size)
         if calibration:
             calibration = preprocess_files(calibration, stored_size(model), image_spec_of(model))
@@ -96,12 +97,6 @@ class Export(Command):
             print(f"Next: docker compose --project-directory {directory} up")
 
 
-def some_of(files):
-    """Return at most `MAX_CALIBRATION` files, evenly spaced in the list."""
-    count = min(MAX_CALIBRATION, len(files))
-    return [files[number * len(files) // count] for number in range(count)]
-
-
 def export_metadata(model, source, quantize=None):
     """Return the known origin and accuracy of a model, for `model.json`."""
     from keras_vit.checkpoints.run_files import find_model, run_metadata
@@ -117,16 +112,16 @@ def export_metadata(model, source, quantize=None):
     return metadata
 
 
-def _print_comparison(found):
+def _print_comparison(result):
     """Print a `Comparison`; the exit status is 1 if the export is not verified."""
-    if not found.value_range:
-        print(f"Not verified: the {found.output} are equal for all images: nothing was compared")
+    if not result.value_range:
+        print(f"Not verified: the {result.output} are equal for all images: nothing was compared")
         raise SystemExit(1)
-    same = "mean cosine similarity" if found.output == "features" else "same class for"
+    same = "mean cosine similarity" if result.output == "features" else "same class for"
     print(
-        f"{'Verified' if found.is_verified else 'Not verified'} on {found.num_images} images: "
-        f"largest difference of {found.output} {found.largest_difference:.2g} (they span "
-        f"{found.value_range:.2g}), {same} {found.agreement:.2%}"
+        f"{'Verified' if result.is_verified else 'Not verified'} on {result.num_images} images: "
+        f"largest difference of {result.output} {result.largest_difference:.2g} (they span "
+        f"{result.value_range:.2g}), {same} {result.agreement:.2%}"
     )
-    if not found.is_verified:
+    if not result.is_verified:
         raise SystemExit(1)

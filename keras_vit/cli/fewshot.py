@@ -1,4 +1,4 @@
-"""`keras-vit fewshot`."""
+"""`keras-vit fewshot`: few-shot evaluation of frozen features."""
 
 import dataclasses
 import pathlib
@@ -11,26 +11,25 @@ from keras_vit.cli.command import Reading, plain_table
 
 @dataclasses.dataclass
 class Fewshot(Reading):
-    """Measure the accuracy of a frozen model's features with a few labelled images of each class.
+    """Measure the accuracy of a frozen model's features with a few labelled images per class.
 
     Example: keras-vit fewshot ViT_B16/augreg_imagenet21k --data folder:photos --shots 1 5
 
     Args:
         model: A run's directory (its best model), a .keras file, or a checkpoint as in `convert`;
-            or a directory of features that `predict --outputs features` wrote, of the images to
-            learn from.
-        data: dataset as in `keras-vit train`, by default that of the run; for features the
-            directory of those to classify.
-        method: how to classify: least squares in closed form (as big_vision), nearest neighbors, or
-            logistic regression.
+            or a directory of features from `predict --outputs features`, to learn from.
+        data: dataset as in `keras-vit train`, by default that of the run; or a directory of
+            features, to classify.
+        method: the classifier: least squares in closed form (as in big_vision), nearest neighbors,
+            or logistic regression.
         shots: images per class to learn from; by default 1 5 10 25 for least-squares, else all.
         seeds: number of random choices of the images, with the seeds 0, 1, 2, ...
-        l2: regularization: 1024 by default for least-squares; for linear-probe the inverse of
-            scikit-learn's C, 1 by default.
+        l2: regularization: for least-squares 1024 by default; for linear-probe the inverse of
+            scikit-learn's C, by default 1.
         train_split: the split to learn from: train, validation, test, or several joined with +.
         test_split: the split to classify.
-        cache: directory to keep the features in, for the next time. Features of another model, or
-            of data that have changed, are never used.
+        cache: directory to keep the features in, for later runs. Features of another model, or of
+            changed data, are never used.
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -60,7 +59,7 @@ class Fewshot(Reading):
             self.classes = self.classes or trained.run.get("classes")
         self.upright = self.upright or trained.is_upright
         data = trained.name_of(self.data)
-        own = ("model", "data", "seeds", "image_size", "debug")
-        options = {name: value for name, value in vars(self).items() if name not in own}
+        not_options = ("model", "data", "seeds", "image_size", "debug")
+        options = {name: value for name, value in vars(self).items() if name not in not_options}
         accuracies = evaluate_fewshot(trained.model, data, seeds=seeds, **options)
         print(plain_table(("shots", "accuracy", "seeds"), summary_rows(accuracies)))

@@ -1,26 +1,26 @@
-"""`keras-vit inspect`."""
+"""`keras-vit inspect`: draw what a model has learned and attends to."""
 
 import dataclasses
 import pathlib
 import sys
 
-from keras_vit.cli.command import Command, ImageSize, ModelArgument
+from keras_vit.cli.command import Command, ImageSize, ModelArgument, evenly_spaced
 
 
 @dataclasses.dataclass
 class Inspect(Command):
-    """Draw what a model has learned and attends to, as PNG files and one page.
+    """Draw what a model has learned and attends to, as PNG files and an HTML page.
 
     The figures are filters, position embeddings, attention distance, attention rollout, and the
     attention of each head. Example: keras-vit inspect runs/photos --out seen
 
     Args:
-        out: directory for the figures and `index.html`; those of an earlier call are replaced.
-        images: image files, and folders of them, to use instead of `--data`.
+        out: directory for the figures and `index.html`. Figures of an earlier call are replaced.
+        images: image files, or folders of them, to use instead of `--data`.
         data: dataset as in `keras-vit train`; by default the data of the run.
         split: train, validation or test.
-        count: greatest number of images for the attention distance, taken evenly from `--images`;
-            some of them are shown in the other figures.
+        count: greatest number of images for the attention distance, evenly spaced in `--images`;
+            the other figures show some of them.
         data_dir: directory of TensorFlow Datasets.
     """
 
@@ -58,7 +58,7 @@ class Inspect(Command):
         classes = trained.run.get("classes") if self.data is None else None
         options = {"classes": classes, "data_dir": self.data_dir, "image_spec": image_spec}
         options["upright"] = trained.is_upright
-        # Shuffled as for training: a folder starts with one class.
+        # Shuffle, because the first images of a folder are of one class.
         options |= {"batch_size": min(self.count, 32), "training": True}
         dataset = load(trained.name_of(self.data), self.split, size, **options)
         images, _ = first_images(dataset, self.count)
@@ -67,11 +67,9 @@ class Inspect(Command):
         return images
 
     def read_files(self, size, image_spec):
-        """Return at most `count` of the files as an array, from all folders."""
+        """Return at most `count` of the files, as an array."""
         from keras_vit.serving.image_files import list_image_files, preprocess_files, read_image
 
-        files = list_image_files(self.images)
-        count = min(self.count, len(files))
-        chosen = [files[number * len(files) // count] for number in range(count)]
-        encoded = (read_image(file, image_spec.antialias) for file in chosen)
+        files = evenly_spaced(list_image_files(self.images), self.count)
+        encoded = (read_image(file, image_spec.antialias) for file in files)
         return preprocess_files(encoded, size, image_spec)

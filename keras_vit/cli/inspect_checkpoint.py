@@ -1,4 +1,4 @@
-"""`keras-vit inspect-checkpoint`."""
+"""`keras-vit inspect-checkpoint`: describe a checkpoint file."""
 
 import dataclasses
 from typing import Annotated
@@ -8,7 +8,7 @@ import tyro
 from keras_vit.cli.command import Command, ImageSize
 from keras_vit.core.text import printable
 
-# Numbers of differences and of class names that are printed.
+# Greatest numbers of differences and of class names to print.
 MAX_LISTED = 8
 MAX_NAMED = 5
 
@@ -21,7 +21,7 @@ class InspectCheckpoint(Command):
 
     Args:
         file: A file, directory, address or name, as in `keras-vit convert`.
-        against: name of a builder, to compare the architecture; or another checkpoint, to compare
+        against: name of a builder, to compare the architecture, or another checkpoint, to compare
             values.
         num_heads: attention heads, for a .safetensors file without its config.json.
     """
@@ -46,7 +46,7 @@ class InspectCheckpoint(Command):
             print(f"{name:<13} {printable(str(value))}")
         if names := summary.class_names:
             more = ", ..." if len(names) > MAX_NAMED else ""
-            # A name may have a comma.
+            # Quote names with a comma.
             named = [repr(name) if "," in name else printable(name) for name in names[:MAX_NAMED]]
             print(f"{'class names':<13} {', '.join(named)}{more}")
         if self.against is None:

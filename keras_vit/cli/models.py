@@ -1,4 +1,4 @@
-"""`keras-vit models` and `keras-vit checkpoints`."""
+"""`keras-vit models` and `keras-vit checkpoints`: tables of the variants and of their files."""
 
 import dataclasses
 from typing import Annotated, ClassVar
@@ -27,11 +27,11 @@ class Models(Table):
 
     Args:
         filter: words that the name of a model must contain.
-        image_size: side of the square images that parameters and operations are counted for; `-` if
-            the patches of a model do not tile them.
-        num_classes: classes of the head; 0 for none.
+        image_size: side of the square images for which to count parameters and operations; `-` is
+            printed for a model whose patches do not tile them.
+        num_classes: classes of the head; 0 for no head.
         flops: print costs instead: operations of a forward pass and of a training step, and the
-            activations per image that a training step keeps, in float32; bfloat16 takes half.
+            activations per image that a training step stores, in float32; bfloat16 takes half.
     """
 
     filter: Words = ()
@@ -46,9 +46,9 @@ class Models(Table):
         from keras_vit.models.variants import VARIANTS
 
         words = [word.lower() for word in self.filter]
-        found = [row for row in VARIANTS if all(word in row.name.lower() for word in words)]
+        variants = [row for row in VARIANTS if all(word in row.name.lower() for word in words)]
         row_of, columns = (cost_row, COST_COLUMNS) if self.flops else (table_row, COLUMNS)
-        self.print_table(columns, (row_of(r, self.image_size, self.num_classes) for r in found))
+        self.print_table(columns, (row_of(v, self.image_size, self.num_classes) for v in variants))
 
 
 def cost_row(variant, image_size=224, num_classes=1000):
@@ -60,16 +60,13 @@ def cost_row(variant, image_size=224, num_classes=1000):
     if counted is None:
         return (variant.name, *"-----")
     parameters, flops = counted
-    kept = [count_activations(variant, image_size)]
+    activations = [count_activations(variant, image_size)]
     if not is_resnet(variant):
-        kept.append(count_activations(variant, image_size, remat=True))
-    sizes = [f"{4 * numbers / 2**20:,.1f}" for numbers in kept]
-    return (
-        *(variant.name, f"{parameters:,.1f} M"),
-        # The backward pass of a product is two products.
-        *(f"{times * flops:,.1f}" for times in (1, 3)),
-        *(*sizes, "-")[:2],
-    )
+        activations.append(count_activations(variant, image_size, remat=True))
+    sizes = [f"{4 * count / 2**20:,.1f}" for count in activations]
+    # The backward pass of a matrix product is two matrix products.
+    operations = f"{flops:,.1f}", f"{3 * flops:,.1f}"
+    return (variant.name, f"{parameters:,.1f} M", *operations, *(*sizes, "-")[:2])
 
 
 def table_row(variant, image_size=224, num_classes=1000):
@@ -79,7 +76,7 @@ def table_row(variant, image_size=224, num_classes=1000):
     if is_resnet(variant):
         architecture = (_units(variant.stages), "-", f"{variant.width}", "-", "-", "-")
     else:
-        # In a hybrid the stride of its ResNet counts too.
+        # The stride of a hybrid includes that of its ResNet.
         sizes = variant.stride[0], variant.embedding_dim, variant.depth
         sizes += variant.num_heads, variant.mlp_dim
         architecture = (_units(variant.resnet_stages), *map(str, sizes))
@@ -109,7 +106,7 @@ class Checkpoints(Table):
     Example: keras-vit checkpoints b16 augreg
 
     Args:
-        filter: words that the name or the address of a checkpoint must contain.
+        filter: words that the name or address of a checkpoint must contain.
         urls: print the addresses too.
     """
 
@@ -123,12 +120,12 @@ class Checkpoints(Table):
         from keras_vit.checkpoints.catalog import list_checkpoints
 
         columns = ("name", "size", "classes", "top-1") + ("address",) * self.urls
-        found = list_checkpoints(" ".join(self.filter))
-        self.print_table(columns, (cells_of(row)[: len(columns)] for row in found))
+        checkpoints = list_checkpoints(" ".join(self.filter))
+        self.print_table(columns, (cells_of(row)[: len(columns)] for row in checkpoints))
 
 
 def cells_of(checkpoint):
-    """Return the cells of the row of a checkpoint."""
+    """Return the cells of a checkpoint's row."""
     classes = f"{checkpoint.num_classes}" + (" (zero)" if checkpoint.zero_head else "")
     accuracy = f"{checkpoint.accuracy:.2f}" if checkpoint.accuracy else "-"
     return checkpoint.name, f"{checkpoint.image_size}", classes, accuracy, checkpoint.url

@@ -1,4 +1,4 @@
-"""`keras-vit predict`."""
+"""`keras-vit predict`: classify images, or write predictions or masks to files."""
 
 import dataclasses
 import logging
@@ -11,39 +11,41 @@ import tyro
 from keras_vit.cli.command import Command, ImageArguments, ImageSize, as_shard, check_new_file
 from keras_vit.core.arguments import DTYPES
 
+# Number of images that are predicted before their lines are printed.
+_AT_ONCE = 256
+
 
 @dataclasses.dataclass
 class Predict(Command):
-    """Classify images with a trained model or with its export.
+    """Classify images with a trained model or an export.
 
     Example: keras-vit predict serving/photos cat.jpg dog.png
 
     Args:
         model: an export's or a run's directory, a .keras file, or a checkpoint as in `convert`.
-        images: image files and folders of them; the name of a dataset as in `keras-vit train`; or
+        images: image files or folders of them; the name of a dataset as in `keras-vit train`; or
             Parquet files with a column of encoded images.
-        top: classes to print for each image, the most likely first; a model with thresholds prints
-            all labels above theirs.
-        csv: write the printed classes to this new CSV file, too: one row for each class of an
-            image.
-        output: write Parquet files to this directory instead of lines. Run the same command again
-            to resume it: files that are there are not computed again.
-        outputs: columns of the files: prediction, probability, probabilities, logits, features,
-            attention_distance.
-        masks: instead of printing lines, write the masks that a segmenter predicts, drawn over each
-            image file, to this directory.
+        top: classes to print for each image, the most likely first. For a model with thresholds,
+            all labels above their thresholds are printed.
+        csv: also write the printed classes to this new CSV file, one row per image and class.
+        output: write Parquet files to this directory instead of printing lines. The same command
+            resumes after a stop.
+        outputs: columns of the Parquet files: prediction, probability, probabilities, logits,
+            features, attention_distance.
+        masks: write the masks that a segmenter predicts, drawn over each image file, to this
+            directory instead of printing lines.
         split: the split of a dataset; by default all of it.
-        data_dir: where TensorFlow Datasets keeps its data.
+        data_dir: directory of TensorFlow Datasets.
         batch_size: images in one step of the model.
         part_size: images in one file of `--output`.
-        dtype: what a model of this package computes in; by default what it is stored for.
-        processes: processes of this machine that share the work of `--output`, or actors of Ray;
+        dtype: dtype in which a model of this package computes; by default its own.
+        processes: processes on this machine, or actors of Ray, that share the work of `--output`;
             each loads the model.
         shard: I/N: write only the I-th of N equal shares of the files of `--output`, as task I of
             an array of N jobs.
         engine: Ray runs the processes on a cluster whose machines share the directories.
         address: the cluster of Ray, such as `auto`; by default one is started on this machine.
-        gpus: GPUs of each of Ray's actors.
+        gpus: GPUs per actor of Ray.
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -68,7 +70,7 @@ class Predict(Command):
     def run(self):
         """Print a line for each image, or write Parquet files or pictures of masks.
 
-        Images that cannot be decoded are reported; without `--output` the status is then 1.
+        Images that cannot be decoded are reported; without `--output`, the exit status is then 1.
         """
         if len([path for path in (self.csv, self.output, self.masks) if path is not None]) > 1:
             raise ValueError("`csv`, `output` and `masks` exclude each other. Received: several")
@@ -87,14 +89,14 @@ class Predict(Command):
         if self.csv is not None:
             check_new_file(self.csv, ".csv")
         images = find_images(self.images, self.split, self.data_dir)
-        tell_left_out(images)
+        log_left_out(images)
         outputs = ("prediction", "probability", "probabilities")
         # One image is not padded to a batch.
         batch_size = min(self.batch_size, images.num_images)
         predictor = Predictor(self.model, outputs, batch_size, self.dtype, self.image_size)
         lines = list(print_lines(predictor, images, self.top))
         if self.csv is not None:
-            # An image without a class has a row, too.
+            # An image without a class also has a row.
             rows = [
                 {"image": line.image, "class": name, "probability": value, "error": line.error}
                 for line in lines
@@ -116,14 +118,14 @@ class Predict(Command):
         settings = (self.outputs, self.batch_size, self.dtype, self.image_size)
         predictor = Predictor(self.model, *settings)
         if self.engine == "local" and self.processes == 1:
-            # What cannot work is refused before a directory is made.
+            # Fail before a directory is created if the model cannot be loaded.
             _ = predictor.model
         job = Job(predictor, self.images, self.output, self.split, self.data_dir, self.part_size)
         job.begin()
-        tell_left_out(job.rows)
+        log_left_out(job.rows)
         missing = job.missing(shard)
         if (done := len(job.of_shard(shard)) - len(missing)) > 0:
-            print(f"{done} of {done + len(missing)} files are there already")
+            print(f"{done} of {done + len(missing)} files exist already")
         if missing:
             num_images = sum(len(job.numbers(part)) for part in missing)
             if self.engine == "ray":
@@ -148,7 +150,7 @@ class Predict(Command):
 
         model = load_trained(self.model, self.image_size)
         images = find_images(self.images, self.split, self.data_dir)
-        tell_left_out(images)
+        log_left_out(images)
         if "path" not in images.columns(0, 1):
             raise ValueError(f"`masks` is for image files. Received: {' '.join(self.images)}")
         class_names = model.class_names or tuple(map(str, range(model.output_shape[-1])))
@@ -170,18 +172,14 @@ class Predict(Command):
             sys.exit(1)
 
 
-# Lines of images are printed as soon as so many are predicted.
-_AT_ONCE = 256
-
-
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """The classes of an image.
+    """The predicted classes of an image.
 
     Args:
-        image: its path or id.
+        image: path or id of the image.
         classes: list of `(name, probability)`, the most likely first.
-        error: why it has none, or `None`.
+        error: why the image cannot be decoded, or `None`.
     """
 
     image: str
@@ -193,25 +191,25 @@ def print_lines(predictor, images, top):
     """Print a line for each image of `ImageRows`, and yield its `Line`."""
     from keras_vit.core.text import printable
 
-    for found in predicted(predictor, images):
-        for index, id in enumerate(found["id"]):
-            if reason := found["error"][index]:
+    for columns in predicted(predictor, images):
+        for index, id in enumerate(columns["id"]):
+            if reason := columns["error"][index]:
                 print(f"keras-vit: error: {printable(id)}: {reason}", file=sys.stderr)
                 yield Line(id, [], reason)
             else:
-                classes = _classes(predictor.model, found, index, top)
+                classes = _classes(predictor.model, columns, index, top)
                 print_classes(id, classes)
                 yield Line(id, classes)
 
 
 def predicted(predictor, images):
-    """Yield the columns of batch after batch of `ImageRows`."""
+    """Yield the predictions for `ImageRows`, in batches of columns."""
     for start in range(0, images.num_images, _AT_ONCE):
         yield predictor(images.columns(start, min(start + _AT_ONCE, images.num_images)))
 
 
-def tell_left_out(images):
-    """Log how many files were left out, by reason."""
+def log_left_out(images):
+    """Log how many files are left out, by reason."""
     from keras_vit.data.sources.folder import describe_left_out
 
     if images.left_out:
@@ -226,12 +224,12 @@ def print_classes(image, classes):
     print(printable(str(image)), *(named or ["-"]), sep="  ")
 
 
-def _classes(model, found, index, top):
+def _classes(model, columns, index, top):
     """Return the classes of one image with their probabilities, the most likely first."""
     from keras_vit.serving.predictor import class_names_of, ranked
 
     if model.thresholds is not None:
-        return list(zip(found["prediction"][index], found["probability"][index], strict=True))
-    probabilities = found["probabilities"][index]
+        return list(zip(columns["prediction"][index], columns["probability"][index], strict=True))
+    probabilities = columns["probabilities"][index]
     names = class_names_of(model, len(probabilities))
     return [(names[number], probabilities[number]) for number in ranked(probabilities, top)]

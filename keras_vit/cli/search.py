@@ -1,4 +1,4 @@
-"""`keras-vit search`."""
+"""`keras-vit search`: find similar images by their features."""
 
 import dataclasses
 import pathlib
@@ -15,16 +15,16 @@ _DRAWN, _DRAWN_EACH = 20, 10
 
 @dataclasses.dataclass
 class Search(Command):
-    """Find the images of a dataset that are most similar to photographs, by a model's features.
+    """Find the images of a dataset that are most similar to some images, by a model's features.
 
     Example: keras-vit search features/photos cat.jpg --picture similar.png
 
     Args:
         features: a directory of `keras-vit predict MODEL DATA --output DIR --outputs features`.
-        images: image files and folders of them, or another such directory of features of the same
-            model.
-        top: images to find for each.
-        picture: new PNG file: a row for each of the first 20 images, then up to 10 that are found.
+        images: image files or folders of them, or another directory of features of the same model.
+        top: number of images to find for each image.
+        picture: new PNG file with a row for each of the first 20 images and up to 10 of the images
+            that are similar to it.
     """
 
     features: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FEATURES")]
@@ -33,7 +33,7 @@ class Search(Command):
     picture: pathlib.Path | None = None
 
     def run(self):
-        """Print a line for each image: the ids that are found, with their cosine similarities."""
+        """Print a line for each image: the ids of similar images, and their cosine similarities."""
         import numpy as np
 
         from keras_vit.evaluation.feature_store import check_same_model, is_store, read_features
@@ -48,17 +48,17 @@ class Search(Command):
             check_same_model(store, other)
         drawn, num_broken = [], 0
         for ids, queries, reasons in predicted_features(store.record, self.images, other):
-            is_sound = np.array([reason is None for reason in reasons], bool)
-            for id, reason in zip(ids[~is_sound], reasons[~is_sound], strict=True):
+            is_decoded = np.array([reason is None for reason in reasons], bool)
+            for id, reason in zip(ids[~is_decoded], reasons[~is_decoded], strict=True):
                 print(f"keras-vit: error: {printable(id)}: {reason}", file=sys.stderr)
                 num_broken += 1
-            if not is_sound.any():
+            if not is_decoded.any():
                 continue
-            places, similarities = store.search(queries[is_sound], self.top)
-            found = zip(ids[is_sound], store.ids[places], similarities, strict=True)
-            for id, names, scores in found:
-                near = map("{} {:.3f}".format, map(printable, names), scores)
-                print(printable(id), *near, sep="  ")
+            indices, similarities = store.search(queries[is_decoded], self.top)
+            rows = zip(ids[is_decoded], store.ids[indices], similarities, strict=True)
+            for id, names, scores in rows:
+                similar = map("{} {:.3f}".format, map(printable, names), scores)
+                print(printable(id), *similar, sep="  ")
                 drawn.append((id, names[:_DRAWN_EACH]))
         if self.picture is not None and drawn:
             self._draw(drawn[:_DRAWN], store, other)
@@ -70,15 +70,15 @@ class Search(Command):
         from keras_vit.data.inputs import find_images, thumbnails
         from keras_vit.inspection.figures.drawing import draw_neighbors
 
-        asked = find_images(self.images) if other is None else other.images()
-        asked = thumbnails(asked, {id for id, _ in drawn})
-        known = thumbnails(store.images(), {id for _, found in drawn for id in found})
-        rows = [[(asked[id], id), *((known[one], one) for one in found)] for id, found in drawn]
+        images = find_images(self.images) if other is None else other.images()
+        queries = thumbnails(images, {id for id, _ in drawn})
+        known = thumbnails(store.images(), {name for _, names in drawn for name in names})
+        rows = [[(queries[id], id), *((known[n], n) for n in names)] for id, names in drawn]
         draw_neighbors(rows, self.picture)
 
 
 def predicted_features(record, images, other=None):
-    """Yield ids, features and errors of images by the model of a record, or those of a store."""
+    """Yield ids, features and errors of images, computed by a recorded model or from a store."""
     import numpy as np
 
     from keras_vit.cli.predict import predicted
@@ -95,5 +95,5 @@ def predicted_features(record, images, other=None):
             f"Received: {record['model']!r}, which has changed since they were computed"
         )
     settings = (["features"], 32, record["dtype"], record["image_size"])
-    for found in predicted(Predictor(record["model"], *settings), find_images(images)):
-        yield found["id"], found["features"], found["error"]
+    for columns in predicted(Predictor(record["model"], *settings), find_images(images)):
+        yield columns["id"], columns["features"], columns["error"]

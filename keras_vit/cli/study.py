@@ -1,4 +1,4 @@
-"""`keras-vit study` and `keras-vit study paper`."""
+"""`keras-vit study` and `keras-vit study paper`: rerun and print the paper's comparisons."""
 
 import dataclasses
 import pathlib
@@ -11,15 +11,15 @@ from keras_vit.cli.train import NamedRecipe
 from keras_vit.experiments.study_table import STUDIES
 
 _WHAT = "; ".join(f"{name}: {row.what}" for name, row in STUDIES.items())
-_TUNE = "Values to choose from on the validation images, for each line of the study."
+_TUNE = "Values to choose from by validation, for each setting of the study."
 
 
 @dataclasses.dataclass
 class Study(Command):
-    """Train by the same recipe with one thing changed, over several seeds, and draw the accuracies.
+    """Change one thing in a recipe, train with several seeds, and draw the accuracies.
 
-    The directory gets a table, a figure and the runs. The same command resumes a stopped study.
-    `keras-vit study paper` prints the tables and figures of the paper.
+    The runs, a table and a figure are written to the directory. The same command resumes a stopped
+    study. `keras-vit study paper` prints the tables and figures of the paper.
 
     Example: keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits --workdir
     runs/positions --image-size 64 --epochs 5, or keras-vit study data-size digits_pretrain --data
@@ -28,24 +28,24 @@ class Study(Command):
     Args:
         recipe: recipe of the runs.
         workdir: directory for the table, the figure and the runs.
-        data: as in `keras-vit train`. Models train on the train split; the accuracy is that of the
-            test split. The study of datasets does not need it.
+        data: as in `keras-vit train`: models train on the train split, and the accuracy is that of
+            the test split. Not needed for the study `datasets`.
         models: names of variants, as `--model` of `keras-vit train`.
         seeds: runs per setting, with the seed of the recipe and the seeds after it.
         classes: classes to keep; all by default.
         data_dir: directory of TensorFlow Datasets.
-        finetune: recipe by which the trained models are fine-tuned.
-        finetune_image_size: side of its images; by default that of the recipe.
+        finetune: recipe for fine-tuning the trained models.
+        finetune_image_size: side of the images in fine-tuning; by default that of the recipe.
         finetune_data: dataset of the fine-tuning, whose test split is evaluated.
         finetune_classes: classes to keep of `--finetune-data`; all by default.
-        finetune_fraction: share of its training images.
-        fewshot_data: dataset of the few-shot accuracy. For data-size it is measured without it,
-            too, on the dataset that is trained on, whose images and labels the model has seen.
+        finetune_fraction: share of the training images of `--finetune-data`.
+        fewshot_data: dataset of the few-shot accuracy. By default data-size measures it on the
+            training dataset, whose images and labels the model has seen.
         fewshot_classes: classes to keep of `--fewshot-data`; all by default.
         shots: labelled images per class of the few-shot accuracy.
-        values: what is compared. For data-size shares of the training images (training takes the
-            same number of steps for every share), for shapes factors of the sizes, for datasets the
-            pre-training sets, for the others some of the kinds; by default those of the paper.
+        values: the settings to compare: for data-size shares of the training images (each trains
+            for the same number of steps), for shapes factors of the sizes, for datasets the
+            pre-training sets, for the other studies some of the kinds; by default as in the paper.
     """
 
     study: Annotated[
@@ -88,11 +88,11 @@ class Study(Command):
             "dropout": self.tune_dropouts,
             "label_smoothing": self.tune_label_smoothings,
         }
-        own = ("study", "debug", "finetune_image_size")
+        not_options = ("study", "debug", "finetune_image_size")
         options = {
             name: value
             for name, value in vars(self).items()
-            if name not in own and not name.startswith("tune_")
+            if name not in not_options and not name.startswith("tune_")
         }
         options["tune"] = {field: values for field, values in tune.items() if values}
         if self.finetune_image_size is not None:
@@ -106,7 +106,7 @@ class Study(Command):
 
 @dataclasses.dataclass
 class Paper(Table):
-    """Print a table or figure of the ViT paper as rows, next to what is counted or measured here.
+    """Print a table or figure of the ViT paper, next to the numbers of this package and your runs.
 
     Without options the tables and figures are listed.
 
@@ -115,9 +115,9 @@ class Paper(Table):
     Args:
         table: number of a table, 1 to 9.
         figure: number of a figure, 2 to 5, instead of a table.
-        measured: directories of `keras-vit vtab` or of `keras-vit study`, or NAME=DIRECTORY with
-            the name of a row and the directory of a run, which is evaluated on the test split, such
-            as ViT_L16/jft300m/cifar10=runs/cifar: what to print next to what the paper reports.
+        measured: your results, to print next to those of the paper: directories of `keras-vit vtab`
+            or `keras-vit study`, or ROW=DIRECTORY with a run to evaluate on the test split, such as
+            ViT_L16/jft300m/cifar10=runs/cifar.
         data_dir: directory of TensorFlow Datasets, to evaluate runs.
     """
 
@@ -128,7 +128,7 @@ class Paper(Table):
 
     @property
     def needs_keras(self):
-        """Whether runs are evaluated."""
+        """Whether runs may be evaluated."""
         return bool(self.measured)
 
     def run(self):
@@ -153,12 +153,12 @@ class Paper(Table):
             from keras_vit.experiments.measured import measured_tables
 
             tables += measured_tables(*names, self.measured, self.data_dir)
-        for shown in tables:
-            print(shown.title)
+        for table in tables:
+            print(table.title)
             # Markdown needs an empty line between paragraphs.
             between = "\n" * self.markdown
             print(between, end="")
-            self.print_table(shown.columns, shown.rows)
-            for note in shown.notes:
+            self.print_table(table.columns, table.rows)
+            for note in table.notes:
                 print(f"{between}{note}")
             print()

@@ -1,4 +1,4 @@
-"""`keras-vit train` and `keras-vit resume`."""
+"""`keras-vit train` and `keras-vit resume`: train models, and resume stopped runs."""
 
 import dataclasses
 import pathlib
@@ -14,10 +14,10 @@ from keras_vit.training.recipe import RECIPES, ROWS
 
 @dataclasses.dataclass
 class Auto:
-    """Settings for the data, the model and this machine, logged with an estimate of the time.
+    """Choose settings for the data, the model and this machine, and log them with a time estimate.
 
     Args:
-        minutes: greatest time of the training; by default 60 on a CPU, and none on an accelerator.
+        minutes: time limit of the training; by default 60 on a CPU, none on an accelerator.
         seed: seed of weights, dropout, shuffling and augmentation.
         image_size: side of the images in pixels; by default it follows the images and the model.
         upright: turn photographs upright as their EXIF orientation says.
@@ -38,7 +38,7 @@ NamedRecipe = tyro.extras.subcommand_type_from_defaults(
 )
 AnyRecipe = Annotated[Auto, tyro.conf.subcommand("auto")] | NamedRecipe
 _FEWSHOT = ("fewshot_every", "fewshot_data", "fewshot_shots", "fewshot_seeds", "fewshot_classes")
-# Fields of the command that are not arguments of `train`.
+# Options of the command that are not arguments of `train`.
 _NOT_ARGUMENTS = ("sweep_lr", "seeds", "debug", *_FEWSHOT)
 
 
@@ -50,50 +50,48 @@ class Train(Command):
 
     Args:
         recipe: settings of the training: `auto`, or those of a recipe.
-        model: name of a variant (see `keras-vit models`), also with other sizes, as
+        model: name of a variant (see `keras-vit models`), optionally with other sizes, as
             in 'ViT_Ti16(patch_size=4, depth=6)'; a .keras file, a run's directory, or a checkpoint
             as in `keras-vit convert`.
-        data: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN` or, of
-            several labels, `tfrecord-lists:PATTERN`, `masks:DIR` (images and masks of pixels), or
-            one of the paper's datasets (`cifar10`; see `keras-vit data`).
+        data: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
+            multi-label `tfrecord-lists:PATTERN`, `masks:DIR` (images and their masks), or one of
+            the paper's datasets (`cifar10`; see `keras-vit data`).
         workdir: new directory for the run: settings, curves, models.
         classes: classes to keep; all by default.
-        fraction: share of the training images to train on. A smaller share is part of each larger
-            one.
+        fraction: share of the training images to train on. A larger share includes each smaller
+            share.
         data_dir: directory of TensorFlow Datasets.
         exclude: file with ids of examples to leave out, as `keras-vit deduplicate` writes it.
-        cache: `memory`, or the path of a file, to keep encoded training images from the first epoch
-            on.
+        cache: keep encoded training images after the first epoch, in `memory` or in a file at this
+            path.
         max_skipped: greatest share of images that may be skipped because they cannot be decoded.
         dtype: dtype policy of a new model; float32 by default. A .keras file has its own.
-        teacher: A trained model of the same classes, a run's directory, a .keras file or a
-            checkpoint: the model learns from it as `--distillation`, `--temperature`
-            and `--label-weight` say.
+        teacher: A trained model with the same classes, to distill: a run's directory, a .keras file
+            or a checkpoint. See `--distillation`, `--temperature` and `--label-weight`.
         keep_head: keep the head of a trained model, to train it further. Its classes must be the
             dataset's, in the same order. By default the model gets a new head.
-        fewshot_every: measure the few-shot accuracy of the model's features after every so many
-            steps, and at the end, as `keras-vit fewshot` does; written to metrics.jsonl and for
-            TensorBoard.
-        fewshot_data: dataset of `--fewshot-every`, as in `--data`. Images of its train split are
-            learned from, those of its test split are classified.
+        fewshot_every: measure the few-shot accuracy of the model's features, as `keras-vit fewshot`
+            does, at the end and at intervals of this number of steps. It is written
+            to metrics.jsonl and for TensorBoard.
+        fewshot_data: dataset of `--fewshot-every`, as in `--data`, with the splits train, to learn
+            from, and test, to classify.
         fewshot_shots: images per class to learn from.
-        fewshot_seeds: number of random choices of these images, with the seeds 0, 1, 2, ...
+        fewshot_seeds: number of random choices of the images, with the seeds 0, 1, 2, ...
         fewshot_classes: classes of `--fewshot-data` to keep; all by default.
         sweep_lr: first train with each of `--learning-rates`, in a directory next to the workdir.
             Then train on the training and validation splits with the rate that is best on the
-            validation split. With `auto` the first runs are short, and the last one trains on the
-            training split alone.
-        seeds: train so many models, with the recipe's seed and the following ones, in the
-            directories `seed-0`, `seed-1`, ... of the workdir, and print mean and standard
-            deviation.
-        resume: resume the same run in the directory; if there is none, begin it.
-        save_steps: number of batches between two saved states; a state is also saved after each
-            epoch.
+            validation split. With `auto` the first runs are short, and the last run trains on the
+            training split only.
+        seeds: number of models to train, with the recipe's seed and the seeds after it, in the
+            directories `seed-0`, `seed-1`, ... of the workdir. Mean and standard deviation are
+            printed.
+        resume: resume the run in the directory; if there is none, begin it.
+        save_steps: number of batches between saved states; a state is also saved after each epoch.
         keep: number of states to keep.
         strategy: devices: `auto` (all accelerators), `none` (one device); with
             TensorFlow `mirrored` (all GPUs), `tpu`; with JAX `data_parallel`, `model_parallel`.
-        model_shards: number of parts into which `model_parallel` divides a model; one per device by
-            default.
+        model_shards: number of parts into which `model_parallel` splits the model; by default one
+            per device.
     """
 
     recipe: AnyRecipe
@@ -123,13 +121,13 @@ class Train(Command):
     model_shards: int | None = None
 
     def run(self):
-        """Train, and print where the results are."""
+        """Train, and print the paths of the results."""
         from keras_vit.experiments.sweep import train_seeds
         from keras_vit.training.trainer import train
 
         self.workdir = self.workdir.expanduser().resolve()
         callbacks = self._callbacks()
-        # `auto` sweeps before its run.
+        # `auto` sweeps while it chooses its recipe.
         is_sweep = self.sweep_lr and not isinstance(self.recipe, Auto)
         if isinstance(self.recipe, Auto):
             self.recipe = self._choose(self.recipe)
@@ -152,7 +150,7 @@ class Train(Command):
             print(f"      keras-vit evaluate {workdir}")
 
     def _callbacks(self):
-        """Return the callbacks that measure the few-shot accuracy; the data are checked."""
+        """Return the callbacks that measure the few-shot accuracy, after checking their data."""
         from keras_vit.evaluation import FewshotAccuracy
         from keras_vit.training.callbacks import MeasureRegularly
 
@@ -175,7 +173,7 @@ class Train(Command):
         return (MeasureRegularly(self.fewshot_every, fewshot),)
 
     def _choose(self, auto):
-        """Return the recipe of `auto`, or that of the run to be resumed."""
+        """Return the recipe that `auto` chooses, or the recipe of the run to resume."""
         from keras_vit.checkpoints.run_files import LAST_MODEL, RUN_FILE, read_run
         from keras_vit.core.run_dir import RunDir
         from keras_vit.experiments.sweep import sweep_shortly
@@ -183,27 +181,72 @@ class Train(Command):
         from keras_vit.training.recipe import find_recipe
 
         first = self.workdir if self.seeds is None else self.workdir / f"seed-{auto.seed}"
-        # Before a training step is timed.
+        # Before training steps are timed.
         RunDir(first, {}, self.resume, file=RUN_FILE).check()
         recorded = read_run(first / LAST_MODEL).get("recipe") if self.resume else None
         if recorded:
-            # Other settings than those of the run are refused when it is opened.
-            given = {n: value for n, value in vars(auto).items() if value != getattr(Auto, n)}
-            given.pop("minutes", None)
-            return dataclasses.replace(find_recipe(recorded), **given)
+            # Settings that differ from the run's are refused when it is opened.
+            changed = {n: value for n, value in vars(auto).items() if value != getattr(Auto, n)}
+            changed.pop("minutes", None)
+            return dataclasses.replace(find_recipe(recorded), **changed)
         options = {name: getattr(self, name) for name in ("classes", "data_dir", "exclude")}
-        # A head that is kept is trained already.
+        # With a new head only: a kept head is trained already.
         may_freeze = self.teacher is None and not self.keep_head
         recipe = auto_recipe(self.data, self.model, may_freeze=may_freeze, **options, **vars(auto))
         if self.sweep_lr:
-            left_out = (*_NOT_ARGUMENTS, "recipe", "resume")
-            arguments = {n: value for n, value in vars(self).items() if n not in left_out}
+            excluded = (*_NOT_ARGUMENTS, "recipe", "resume")
+            arguments = {n: value for n, value in vars(self).items() if n not in excluded}
             recipe = sweep_shortly(recipe, **arguments)
         return recipe
 
 
+@dataclasses.dataclass
+class Resume(Command):
+    """Resume a stopped run of `keras-vit train`, with its settings.
+
+    To resume `--seeds` or `--sweep-lr`, repeat the command of `keras-vit train` with `--resume`.
+
+    Example: keras-vit resume runs/pets
+
+    Args:
+        workdir: directory of the run.
+        model: new path of the model that the run began from, if it has moved.
+        data: new place of the images, as in `keras-vit train`.
+        teacher: new path of the teacher.
+        strategy: other devices, as in `keras-vit train`.
+    """
+
+    workdir: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    model: str | None = None
+    data: str | None = None
+    teacher: str | None = None
+    strategy: str | None = None
+
+    def run(self):
+        """Train, and print the paths of the results."""
+        from keras_vit.evaluation import FewshotAccuracy
+        from keras_vit.training.callbacks import MeasureRegularly
+        from keras_vit.training.trainer import recorded_arguments, train
+
+        workdir = self.workdir.expanduser().resolve()
+        arguments, measured = recorded_arguments(workdir)
+        for name in ("model", "data", "teacher", "strategy"):
+            if getattr(self, name) is not None:
+                arguments[name] = getattr(self, name)
+        if self.strategy is not None:
+            # The recorded number is for the recorded strategy.
+            arguments["model_shards"] = None
+        reading = {name: arguments[name] for name in ("data_dir", "max_skipped")}
+        callbacks = [
+            MeasureRegularly(settings.pop("every"), FewshotAccuracy(**settings, **reading))
+            for settings in measured
+        ]
+        run = train(**arguments, workdir=workdir, resume=True, callbacks=callbacks)
+        show_run(run, callbacks, arguments["data"] if arguments["validation"] else None)
+
+
 def show_run(run, callbacks, data):
-    """Print the results of a run, and draw it on the images of a dataset, if one is given."""
+    """Print the results of a run, and draw its figures if a dataset is given."""
     from keras_vit.checkpoints.run_files import LAST_MODEL, read_run
     from keras_vit.experiments.run_figures import draw_run
 
@@ -220,7 +263,7 @@ def show_run(run, callbacks, data):
 
 
 def _sweep(*arguments, **options):
-    """Choose a learning rate, and print the accuracies; return the last run."""
+    """Sweep the learning rate, print the accuracies, and return the last run."""
     from keras_vit.experiments.sweep import sweep
 
     run, accuracies = sweep(*arguments, **options)
@@ -234,17 +277,17 @@ def _sweep(*arguments, **options):
 
 
 def describe_fewshot(row):
-    """Describe the few-shot accuracies of a measurement."""
-    shown = []
+    """Return a line with the few-shot accuracies of a measurement."""
+    accuracies = []
     for name, mean in row.items():
         if name.endswith("shot"):
             spread = f" ± {row[f'{name}_std']:.2%}" if f"{name}_std" in row else ""
-            shown.append(f"{name[8:-4]}-shot accuracy {mean:.2%}{spread}")
-    return f"After {row['step']} steps: {', '.join(shown)}"
+            accuracies.append(f"{name[8:-4]}-shot accuracy {mean:.2%}{spread}")
+    return f"After {row['step']} steps: {', '.join(accuracies)}"
 
 
 def describe_best(history, monitor=None):
-    """Describe the best epoch by the metric that selects it."""
+    """Return a line with the metric of the best epoch."""
     from keras_vit.experiments.sweep import best_of
 
     metric, best = best_of(history, monitor)
@@ -254,7 +297,7 @@ def describe_best(history, monitor=None):
 
 
 def describe_seeds(results):
-    """Describe mean and standard deviation of `SeedResults`."""
+    """Return a line with the mean and standard deviation of `SeedResults`."""
     count = len(results.values)
     if results.metric is None:
         return f"Trained {count} models, without validation"
@@ -270,48 +313,3 @@ def _named(metric):
 
 def _format_of(metric):
     return ".2%" if "accuracy" in metric else ".4f"
-
-
-@dataclasses.dataclass
-class Resume(Command):
-    """Resume a run of `keras-vit train` that was stopped, with the settings it was begun with.
-
-    Runs of `--seeds` and `--sweep-lr` resume with the command that began them and `--resume`.
-
-    Example: keras-vit resume runs/pets
-
-    Args:
-        workdir: directory of the run.
-        model: where the model that the run began from is now, if it has moved.
-        data: where the images are now, as in `keras-vit train`.
-        teacher: where the teacher is now.
-        strategy: other devices, as in `keras-vit train`.
-    """
-
-    workdir: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    model: str | None = None
-    data: str | None = None
-    teacher: str | None = None
-    strategy: str | None = None
-
-    def run(self):
-        """Train, and print where the results are."""
-        from keras_vit.evaluation import FewshotAccuracy
-        from keras_vit.training.callbacks import MeasureRegularly
-        from keras_vit.training.trainer import recorded_arguments, train
-
-        workdir = self.workdir.expanduser().resolve()
-        arguments, measured = recorded_arguments(workdir)
-        for name in ("model", "data", "teacher", "strategy"):
-            if getattr(self, name) is not None:
-                arguments[name] = getattr(self, name)
-        if self.strategy is not None:
-            # The recorded number is that of the recorded strategy.
-            arguments["model_shards"] = None
-        reading = {name: arguments[name] for name in ("data_dir", "max_skipped")}
-        callbacks = [
-            MeasureRegularly(settings.pop("every"), FewshotAccuracy(**settings, **reading))
-            for settings in measured
-        ]
-        run = train(**arguments, workdir=workdir, resume=True, callbacks=callbacks)
-        show_run(run, callbacks, arguments["data"] if arguments["validation"] else None)

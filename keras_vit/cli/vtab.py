@@ -1,4 +1,4 @@
-"""`keras-vit vtab`."""
+"""`keras-vit vtab`: fine-tune a model on the tasks of VTAB-1k."""
 
 import dataclasses
 import pathlib
@@ -20,19 +20,19 @@ class Vtab(Table):
     Example: keras-vit vtab ViT_L16/imagenet21k --workdir runs/vtab --accumulation-steps 16
 
     Args:
-        model: the model, as `--model` of `keras-vit train`.
-        workdir: directory for the results and a run for each task: a new one or, to resume, that of
-            the same command.
+        model: as `--model` of `keras-vit train`.
+        workdir: directory for the results and the run of each task: new, or, to resume, that of the
+            same command.
         tasks: tasks (`dtd`, `svhn`, ...) or groups (`natural`, `specialized`, `structured`); all by
-            default. Others can be added later in the same directory.
-        seeds: run all of it so many times, with the recipe's seed and the following ones;
-            accuracies of several are printed with their standard deviation.
+            default. More tasks can be added later in the same directory.
+        seeds: number of runs per task, with the recipe's seed and the seeds after it. For several,
+            the standard deviation of the accuracies is printed too.
         data_dir: directory of TensorFlow Datasets.
         dtype: as in `keras-vit train`.
         strategy: as in `keras-vit train`. VTAB runs in one process.
-        keep_models: keep the models of tasks that are done, and the states to resume from.
+        keep_models: keep the models and states of finished tasks.
         compare: row of Table 2 of the paper to compare with, such as ViT_L16/jft300m/vtab. By
-            default the row for this model, if it is a published file that the paper fine-tunes.
+            default the row of this model, if it is a published file that the paper fine-tunes.
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -47,14 +47,14 @@ class Vtab(Table):
     compare: str | None = None
 
     def run(self):
-        """Train on the tasks that are not done, and print the table."""
+        """Train on the tasks that are not finished, and print the table."""
         from keras_vit.experiments.vtab_run import vtab
         from keras_vit.experiments.vtab_tables import describe_row, table_columns, table_rows
 
-        own = ("markdown", "debug")
-        found = vtab(**{name: value for name, value in vars(self).items() if name not in own})
-        row = found.reported
-        self.print_table(table_columns(row), table_rows([*found.accuracies.values()], row))
+        options = {n: v for n, v in vars(self).items() if n not in ("markdown", "debug")}
+        result = vtab(**options)
+        row = result.reported
+        self.print_table(table_columns(row), table_rows([*result.accuracies.values()], row))
         if row is not None:
-            print(describe_row(row, found.recipe))
+            print(describe_row(row, result.recipe))
         print(f"results: {shlex.quote(str(self.workdir.expanduser().resolve()))}")

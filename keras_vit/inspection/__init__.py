@@ -1,1 +1,1 @@
-"""Analyses and figures of what a model has learned and attends to."""
+"""Inspection: analyses and figures of what a model has learned and attends to."""

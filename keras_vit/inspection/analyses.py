@@ -1,4 +1,4 @@
-"""Analyses of a trained model: attention maps, distance and rollout, filters and positions."""
+"""Analyze a trained model: attention maps, distance and rollout, filters, position embeddings."""
 
 import functools
 from collections.abc import Sequence
@@ -28,27 +28,27 @@ def attention_maps(
 ) -> dict[str, np.ndarray]:
     """Return the attention scores between all tokens, in each head of each block.
 
-    The scores come from an explicit softmax, for any model with the blocks of this package: built,
-    fine-tuned, reloaded, or composed by hand. The model does not change. The scores of ViT-B/16
-    take 22 MB per image; `attention_rollout` and `attention_distance` reduce them batch by batch.
+    The model may be built, fine-tuned, reloaded, or composed by hand of the blocks of this package,
+    and does not change. The scores of ViT-B/16 take 22 MB per image; `attention_rollout` and
+    `attention_distance` reduce them batch by batch.
 
     Args:
         model: a model of this package with Transformer blocks.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
             batches of them.
-        blocks: list of names of blocks, such as `["block_11"]`; all by default.
+        blocks: names of blocks, such as `["block_11"]`; all by default.
         batch_size: number of images per step.
 
     Returns:
         A dictionary from names of blocks to float32 arrays `(batch, heads, tokens, tokens)`. The
-        last axis, over the tokens that are attended to, sums to 1. The class token and registers
-        come first, then the patches, row by row. An axial block has two arrays, `"block_11/rows"`
-        and `"block_11/columns"`, which are 0 between patches of different rows or columns.
+        last axis is over the attended tokens, and sums to 1. The class token and registers come
+        first, then the patches, row by row. An axial block has two arrays, `"block_11/rows"` and
+        `"block_11/columns"`, which are 0 between patches of different rows or columns.
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
             the model's input shape, or is not scaled to [-1, 1].
-        KeyError: if it has no block with such a name.
+        KeyError: if the model has no block of a given name.
 
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929).
@@ -59,61 +59,61 @@ def attention_maps(
     >>> maps["block_11"].shape
     (2, 3, 5, 5)
     """
-    found = {block.name: block for block in find_blocks(model)}
-    chosen = [found[name] for name in (found if blocks is None else blocks)]
-    maps = summarise_attention(model, images, lambda s, _: [*s], chosen, batch_size=batch_size)
+    named = {block.name: block for block in find_blocks(model)}
+    chosen = [named[name] for name in (named if blocks is None else blocks)]
+    maps = summarize_attention(model, images, lambda s, _: [*s], chosen, batch_size=batch_size)
     return dict(zip(attention_names(chosen), maps, strict=True))
 
 
-def summarise_attention(model, images, summarise, blocks=None, others=(), batch_size=32, verbose=0):
+def summarize_attention(model, images, summarize, blocks=None, layers=(), batch_size=32, verbose=0):
     """Apply a function to the attention scores of a model's blocks, batch by batch.
 
     Args:
         model: a model of this package with Transformer blocks.
         images: as in `attention_maps`.
-        summarise: function of an iterator over the blocks' scores, tensors
-            `(batch, heads, tokens, tokens)`, two for an axial block, and of the list of the inputs
-            of `others`; returns a tensor or a list of tensors with one entry per image.
+        summarize: function of two arguments: an iterator over the blocks' scores, tensors
+            `(batch, heads, tokens, tokens)`, two for an axial block; and the list of the inputs of
+            `layers`. It returns a tensor or a list of tensors with one entry per image.
         blocks: list of the blocks; all by default.
-        others: other layers of the model whose inputs `summarise` needs.
+        layers: other layers of the model whose inputs `summarize` needs.
         batch_size: number of images per step.
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        The results of `summarise` for all images, as arrays.
+        The results of `summarize` for all images, as arrays.
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
             the model's input shape, or is not scaled to [-1, 1].
     """
     blocks = find_blocks(model) if blocks is None else blocks
-    summary = AttentionSummary(model, blocks, others, summarise)
+    summary = AttentionSummary(model, blocks, layers, summarize)
     check_images(images)
     return summary.predict(images, batch_size=batch_size, verbose=verbose)
 
 
 class AttentionSummary(keras.Model):
-    """A model's layers up to the blocks, followed by the function of the blocks' scores.
+    """A model up to the inputs of its blocks, followed by a function of the blocks' scores.
 
-    The blocks are never called on symbolic tensors, which would add inbound nodes to them.
+    The blocks are never called on symbolic tensors, which would add inbound nodes to the model.
     """
 
-    def __init__(self, model, blocks, others, summarise):
+    def __init__(self, model, blocks, layers, summarize):
         super().__init__(name="attention_summary")
-        inputs = {layer.name: layer.input for layer in (*blocks, *others)}
-        self.tokens = for_inference(keras.Model(model.input, inputs))
+        inputs = {layer.name: layer.input for layer in (*blocks, *layers)}
+        self.inputs_of = for_inference(keras.Model(model.input, inputs))
         self.blocks = blocks
-        self.others = others
-        self.summarise = summarise
+        self.other_layers = layers
+        self.summarize = summarize
 
     def call(self, images):
-        tokens = self.tokens(images)
+        inputs = self.inputs_of(images)
         scores = (
             scores
             for block in self.blocks
-            for scores in _as_tuple(block.attention_scores(tokens[block.name]))
+            for scores in _as_tuple(block.attention_scores(inputs[block.name]))
         )
-        return self.summarise(scores, [tokens[layer.name] for layer in self.others])
+        return self.summarize(scores, [inputs[layer.name] for layer in self.other_layers])
 
 
 def _as_tuple(scores):
@@ -123,10 +123,10 @@ def _as_tuple(scores):
 def attention_distance(model, images, batch_size=32, verbose=0):
     """Return the mean attention distance of each head, comparable to a receptive field size.
 
-    The distances from a patch to all patches, 0 for itself, are weighted by its attention to them
-    and averaged over patches and images. The class token and registers have no position in the
-    image: they are left out, and the attention among the patches is divided by its sum. A patch
-    that attends to no patch is left out too. The scores are reduced batch by batch.
+    The distances from a patch to all patches (0 to itself) are weighted by its attention, and
+    averaged over patches and images. The class token and registers have no position in the image:
+    they are left out, and the attention among the patches is divided by its sum. A patch that
+    attends to no patch is left out too. The scores are reduced batch by batch.
 
     Args:
         model: a model of this package with Transformer blocks.
@@ -136,8 +136,8 @@ def attention_distance(model, images, batch_size=32, verbose=0):
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        A float32 array `(blocks, heads)`, in pixels of the model's images; an axial block counts as
-        two, along rows and along columns. It is NaN for a head without attention among patches.
+        A float32 array `(blocks, heads)`, in pixels of the model's images. An axial block counts as
+        two, along rows and along columns. A head without attention among patches has NaN.
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
@@ -151,20 +151,20 @@ def attention_distance(model, images, batch_size=32, verbose=0):
     >>> attention_distance(model, np.zeros((2, 32, 32, 3))).shape
     (12, 3)
     """
-    # Models without attention are refused before their grid is asked for.
+    # Raise an error for models without attention, before their grid is needed.
     find_blocks(model)
-    measure = _measure(model, images)
-    found = summarise_attention(model, images, measure, batch_size=batch_size, verbose=verbose)
-    sums, counts = np.moveaxis(found.sum(axis=0, dtype="float64"), -1, 0)
+    sum_up = _distance_sums(model, images)
+    parts = summarize_attention(model, images, sum_up, batch_size=batch_size, verbose=verbose)
+    sums, counts = np.moveaxis(parts.sum(axis=0, dtype="float64"), -1, 0)
     return _means(sums, counts)
 
 
 def image_distances(model):
-    """Return a function from a batch of images to the distances in each of them.
+    """Return a function from a batch of images to the attention distances in each image.
 
     It returns a float32 array `(images, blocks, heads)`; see `attention_distance`.
     """
-    summary = AttentionSummary(model, find_blocks(model), (), _measure(model))
+    summary = AttentionSummary(model, find_blocks(model), (), _distance_sums(model))
 
     def distances(images):
         return _means(*np.moveaxis(np.array(summary.predict_on_batch(images)), -1, 0))
@@ -177,15 +177,15 @@ def _means(sums, counts):
     return means.astype("float32")
 
 
-def _measure(model, images=None):
-    """Return a function from scores to `(images, blocks, heads, 2)`.
+def _distance_sums(model, images=None):
+    """Return a function for `summarize_attention` that returns `(images, blocks, heads, 2)`.
 
-    The last axis has the sum of the mean distances of patches, and the number of these patches.
+    The last axis has the sum of the patches' mean distances, and the number of these patches.
     """
     distances = patch_distances(token_grid(model, images), token_stride(model))
     num_patches = len(distances)
 
-    def measure(scores, _):
+    def sum_up(scores, _):
         pixels = ops.convert_to_tensor(distances)
         blocks = []
         for block_scores in scores:
@@ -197,7 +197,7 @@ def _measure(model, images=None):
             blocks.append(ops.stack(sums, axis=-1))
         return ops.stack(blocks, axis=1)
 
-    return measure
+    return sum_up
 
 
 def patch_distances(grid, stride):
@@ -220,14 +220,13 @@ def patch_distances(grid, stride):
 
 
 def attention_rollout(model: keras.Model, images: Any, batch_size: int = 32) -> np.ndarray:
-    """Return how much each patch contributes to the output by the attention of all blocks.
+    """Return how much each patch contributes to the output through the attention of all blocks.
 
-    The scores of a block are averaged over its heads; the identity is added for the residual
-    connection; rows are divided by their sums; and the blocks' matrices are multiplied. The result
-    is the row of the class token, also of a model with a distillation token and for
-    `pooling="token_gap"`; for `pooling="gap"` the mean of the patches' rows, and for
-    `pooling="map"` their mean weighted by the attention of the probe. An axial block has two
-    matrices, each with a residual connection.
+    The scores of a block are averaged over its heads, the identity is added for the residual
+    connection, rows are divided by their sums, and the blocks' matrices are multiplied. The result
+    is the row of the class token, also with a distillation token and for `pooling="token_gap"`. For
+    `pooling="gap"` it is the mean of the patches' rows, and for `pooling="map"` their mean weighted
+    by the attention of the probe. An axial block has two matrices, each with a residual connection.
 
     Args:
         model: a model of this package with Transformer blocks.
@@ -236,8 +235,8 @@ def attention_rollout(model: keras.Model, images: Any, batch_size: int = 32) -> 
         batch_size: number of images per step.
 
     Returns:
-        A float32 array `(batch, rows, columns)` of the patches' shares. The shares of the class
-        token and registers are the rest to a sum of 1.
+        A float32 array `(batch, rows, columns)` of the patches' shares. With the shares of the
+        class token and registers, they sum to 1.
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
@@ -260,7 +259,7 @@ def attention_rollout(model: keras.Model, images: Any, batch_size: int = 32) -> 
         joint = functools.reduce(lambda joint, step: ops.matmul(step, joint), steps)
         return _output_row(model, joint, probes, inputs, grid)
 
-    return summarise_attention(model, images, roll_out, others=probes, batch_size=batch_size)
+    return summarize_attention(model, images, roll_out, layers=probes, batch_size=batch_size)
 
 
 def _with_residual(scores):
@@ -294,11 +293,11 @@ def filter_components(model, count=28):
 
     Args:
         model: a model of this package.
-        count: number of components; fewer are returned if the filters have no more.
+        count: greatest number of components.
 
     Returns:
         `(components, shares)`: a float32 array `(count, height, width, channels)` of components of
-        length 1, whose sign has no meaning; and the share of the filters' variance of each.
+        length 1, whose sign has no meaning, and their shares of the filters' variance.
 
     Reference:
         Section 4.5, figure 7 (left) of the ViT paper (arXiv 2010.11929).
@@ -326,8 +325,8 @@ def position_similarity(model):
         model: a model of this package with position embeddings, learned or not.
 
     Returns:
-        A float32 array `(rows, columns, rows, columns)` from -1 to 1: `[row, column]` is the tile
-        of the patch in that row and column.
+        A float32 array `(rows, columns, rows, columns)` from -1 to 1: `[row, column]` has the
+        similarities of the patch in that row and column.
 
     Raises:
         ValueError: if the model has no position embeddings.
@@ -345,6 +344,6 @@ def position_similarity(model):
     # The rows of the class token and of registers come first.
     table = table[-grid[0] * grid[1] :]
     lengths = np.linalg.norm(table, axis=1, keepdims=True)
-    # Zero embeddings get a similarity of 0.
+    # The similarity of a zero embedding is 0.
     table = table / np.where(lengths > 0, lengths, 1)
     return (table @ table.T).reshape(*grid, *grid).astype("float32")

@@ -1,4 +1,4 @@
-"""Write all figures of a model, and a page that shows them."""
+"""Draw all figures of a model, and write a page with them."""
 
 import base64
 import html
@@ -24,11 +24,11 @@ from keras_vit.models.image_model import check_images
 from keras_vit.models.structure import find_blocks, has_class_output, has_positions, token_grid
 
 PAGE = "index.html"
-# Identifies the pages of `report.html`, so that no other page is replaced.
+# Identifies pages of this package, so that no other page is replaced.
 TITLE_END = ": what it sees</title>"
-# Number of images that are drawn; the attention distance is a mean over all images.
+# Number of images to draw; the attention distance is a mean over all images.
 NUM_DRAWN = 8
-# File of each figure: its heading, what it shows and how to read it.
+# For the file of each figure: its heading and its caption.
 FIGURES = {
     "filters.png": (
         "Filters",
@@ -37,8 +37,8 @@ FIGURES = {
     ),
     "position_similarity.png": (
         "Position embeddings",
-        "One tile per patch: the similarity of its position embedding to those of all patches. A "
-        "trained model has learned which positions are near, and rows and columns.",
+        "One tile per patch: the similarity of its position embedding to those of all patches. In "
+        "a trained model, near patches and patches of the same row or column are similar.",
     ),
     "attention_distance.png": (
         "Attention distance",
@@ -47,14 +47,14 @@ FIGURES = {
     ),
     "rollout.png": (
         "Attention rollout",
-        "How much each patch contributes to the output by the attention of all blocks: yellow is "
-        "the most. In an untrained model all patches contribute about the same. If the model has "
-        "class names, the title is the most likely class.",
+        "How much each patch contributes to the output through the attention of all blocks: yellow "
+        "is the most. In an untrained model all patches contribute about the same. If the model "
+        "has class names, the title is the most likely class.",
     ),
     "heads.png": (
         "Attention by head",
-        "How much each head of the class token attends to the patches of the first image. A model "
-        "without a class token at its output is shown for the middle patch, marked with a cross.",
+        "The attention of the class token to the patches of the first image, in each head. For a "
+        "model whose output is not the class token: the attention of the middle patch (the cross).",
     ),
 }
 
@@ -62,14 +62,14 @@ FIGURES = {
 def write_report(model, images, directory, verbose=0):
     """Draw what a model has learned and attends to, and write a page with the figures.
 
-    The directory gets a PNG file per figure and `index.html`, which contains all of them. A ResNet
-    has only the figure of the filters.
+    The figures are PNG files, and the page `index.html` contains all of them. For a ResNet, only
+    the filters are drawn.
 
     Args:
-        model: a model of this package, built, fine-tuned or reloaded, of images of 1 or 3 channels.
+        model: a model of this package for images with 1 or 3 channels.
         images: array `(count, height, width, channels)` in [-1, 1], of the model's size.
-        directory: path of the directory, which is created if it does not exist. The figures and the
-            page of an earlier report are replaced.
+        directory: path of the directory, which is created if it does not exist. An earlier report
+            is replaced.
         verbose: as in `keras.Model.predict`, for the attention distance.
 
     Returns:
@@ -106,8 +106,8 @@ def write_report(model, images, directory, verbose=0):
         summary += (
             f", {len(find_blocks(model))} blocks; attention distance over {len(images)} images"
         )
+    # Figures that are left of an earlier report show another model.
     for name in FIGURES.keys() - {*drawn} if is_ours else ():
-        # It shows another model.
         (directory / name).unlink(missing_ok=True)
     sections = "\n".join(_section(directory / name) for name in drawn)
     template = string.Template(pathlib.Path(__file__).with_suffix(".html").read_text("utf-8"))
@@ -134,7 +134,7 @@ def _draw_attention(model, images, directory, verbose):
 
 
 def _section(path):
-    """Return a figure as HTML that contains it, so that the page is a single file to send."""
+    """Return a figure as HTML with the image embedded, so that the page is a single file."""
     title, caption = FIGURES[path.name]
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     return f"""<h2>{title}</h2>

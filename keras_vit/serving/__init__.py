@@ -1,4 +1,4 @@
-"""Models in production: exports, predictions of many images, and a client of servers."""
+"""Serving: export models, predict many images, and query TF Serving."""
 
 import lazy_loader
 

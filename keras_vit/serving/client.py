@@ -1,4 +1,4 @@
-"""A client of TF Serving, by REST and by gRPC."""
+"""`Client`: query a model in TF Serving, over REST or gRPC."""
 
 import base64
 import contextlib
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.serving.formats import needing
+from keras_vit.serving.formats import requiring_extra
 
 _REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
 _GRPC_URL = re.compile(r"grpc://([^/\s]+)/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
-# The export's error about bad images: their indices, and "..." after the first 100.
+# An export's error about bad images lists their indices, and "..." after the first 100.
 _BAD_IMAGES = re.compile(r"index in the batch:\W+([0-9 ]+)(\.\.\.)?")
 _SECONDS_BETWEEN_ATTEMPTS = 0.2
-# A prediction changes nothing, so it may be asked for again, three times.
+# Retries are safe: a prediction changes nothing on the server.
 _RETRIES = 3
 _GRPC_CONFIG = """
 {"methodConfig": [{"name": [{}], "retryPolicy": {
@@ -26,7 +26,7 @@ _GRPC_CONFIG = """
     "retryableStatusCodes": ["UNAVAILABLE"]
 }}]}
 """
-# dtypes of an export's outputs by the kinds of numbers and text that JSON has.
+# The dtypes of an export's outputs, by the NumPy kind of the values read from JSON.
 _DTYPES = {"f": "float32", "i": "int32", "U": object}
 
 
@@ -44,15 +44,15 @@ class BadImageError(ValueError):
 
 
 class Client(contextlib.AbstractContextManager):
-    """A client of a model that TF Serving serves. Each thread needs its own client.
+    """Query a model that TF Serving serves. Each thread needs its own client.
 
-    It sends files as they are: `keras-vit client` turns photographs upright, this class does not.
-    A request that finds no server, or one that is too busy, is sent again, up to three times.
+    Files are sent unchanged: unlike `keras-vit client`, this class does not turn photographs
+    upright. If the server is unreachable or busy, the request is retried up to three times.
 
     Args:
-        url: `http://HOST:8501/v1/models/NAME` for REST, `grpc://HOST:8500/NAME` for gRPC; with
-            `/versions/N` at the end for a version other than the newest.
-        timeout: seconds to wait for the answer to a request; by REST, for each part of it.
+        url: `http://HOST:8501/v1/models/NAME` for REST, `grpc://HOST:8500/NAME` for gRPC. Append
+            `/versions/N` for a version other than the newest.
+        timeout: seconds to wait for a response; over REST, for each part of it.
 
     Raises:
         ValueError: if the URL has another form.
@@ -72,13 +72,13 @@ class Client(contextlib.AbstractContextManager):
     def __init__(self, url: str, timeout: float = 60.0) -> None:
         for pattern, transport in ((_REST_URL, _Rest), (_GRPC_URL, _Grpc)):
             if parts := pattern.fullmatch(str(url)):
-                with needing("serving"):
+                with requiring_extra("serving"):
                     self._transport = transport(*parts.groups(), timeout)
                 self.url = str(url)
                 return
         raise ValueError(
-            "`url` must be 'http://HOST:PORT/v1/models/NAME' or 'grpc://HOST:PORT/NAME', either "
-            f"with '/versions/N' at the end or without. Received: url={url!r}"
+            "`url` must be 'http://HOST:PORT/v1/models/NAME' or 'grpc://HOST:PORT/NAME', with "
+            f"'/versions/N' at the end or without. Received: url={url!r}"
         )
 
     def __exit__(self, *exception):
@@ -89,24 +89,23 @@ class Client(contextlib.AbstractContextManager):
         self._transport.close()
 
     def predict(self, images: Any, batch_size: int = 32, signature: str = "serving_default") -> Any:
-        """Classify images, or return whatever else the signature computes.
+        """Return the outputs of a signature for images.
 
         Args:
-            images: list of paths of JPEG, PNG or WebP files, or of their bytes. The orientation in
-                their metadata is ignored: `keras_vit.serving.image_files.read_image` returns the
+            images: list of paths of JPEG, PNG or WebP files, or of their bytes. The EXIF
+                orientation is ignored; `keras_vit.serving.image_files.read_image` returns the
                 bytes of an upright image.
-            batch_size: number of images in a request.
+            batch_size: number of images per request.
             signature: name of a signature that takes `image_bytes`.
 
         Returns:
-            A dictionary of the outputs, NumPy arrays `(images, ...)`. Text is an array of Python
-            strings.
+            A dictionary of NumPy arrays `(images, ...)`; text is an array of Python strings.
 
         Raises:
             BadImageError: a `ValueError`, if the server cannot decode an image.
             ValueError: if the server does not have the model or rejects the request.
             OSError: if a file cannot be read or the server fails; a `ConnectionError` if there is
-                no server, a `TimeoutError` if it takes too long.
+                no server, a `TimeoutError` if the server does not respond in time.
         """
         check_integer("batch_size", batch_size, minimum=1)
         answers, versions = [], set()
@@ -115,15 +114,15 @@ class Client(contextlib.AbstractContextManager):
             try:
                 outputs, version = self._transport.predict(list(map(_read, batch)), signature)
             except _RefusedError as error:
-                raise _explained(error, batch, start) from error
+                raise _public_error(error, batch, start) from error
             wrong = {n: len(x) for n, x in outputs.items() if len(x) != len(batch)}
             if wrong or not outputs:
                 raise OSError(f"{self.url} must answer {len(batch)} images. Received: {wrong}")
             answers.append(outputs)
             versions.add(version)
         if len(versions) > 1:
-            raise OSError(f"{self.url} must answer by one version. Received: {sorted(versions)}")
-        return {name: np.concatenate([part[name] for part in answers]) for name in answers[0]}
+            raise OSError(f"{self.url} must answer with one version. Received: {sorted(versions)}")
+        return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
     def status(self) -> Any:
         """Return the state of each version of the model: `{1: "AVAILABLE"}`.
@@ -141,10 +140,10 @@ class Client(contextlib.AbstractContextManager):
         """Wait until a version of the model is available.
 
         Args:
-            timeout: seconds to wait, at least.
+            timeout: least number of seconds to wait.
 
         Raises:
-            TimeoutError: if none is by then; its message has the server's last answer.
+            TimeoutError: if no version is available by then; the message has the last response.
         """
         end = time.monotonic() + timeout
         while True:
@@ -163,7 +162,7 @@ class Client(contextlib.AbstractContextManager):
 
 
 class _RefusedError(ValueError):
-    """A request that the server refuses."""
+    """The server rejected a request."""
 
 
 class _Rest:
@@ -190,21 +189,21 @@ class _Rest:
         self._session.close()
 
     def predict(self, encoded, signature):
-        """Return the outputs for images, and `None`: the API does not return the version."""
+        """Return the outputs for images, and `None` instead of the version, which is not sent."""
         # The server decodes standard base64, but not the URL-safe alphabet.
         instances = [{"b64": base64.b64encode(image).decode("ascii")} for image in encoded]
         request = {"signature_name": signature, "instances": instances}
-        rows = self._ask("POST", ":predict", json=request)["predictions"]
-        # A single output has no name. The only such output of an export is `features`.
+        rows = self._send("POST", ":predict", json=request)["predictions"]
+        # REST omits the name of a single output. The only such output of an export is `features`.
         rows = [row if isinstance(row, dict) else {"features": row} for row in rows]
         names = rows[0] if rows else ()
         return {name: _as_array([row[name] for row in rows]) for name in names}, None
 
     def status(self):
-        states = self._ask("GET", "")["model_version_status"]
+        states = self._send("GET", "")["model_version_status"]
         return {int(state["version"]): state["state"] for state in states}
 
-    def _ask(self, method, verb, **request):
+    def _send(self, method, verb, **request):
         errors, url = self._requests.exceptions, self._url + verb
         try:
             # A redirected POST would lose its images.
@@ -216,10 +215,10 @@ class _Rest:
         except errors.RequestException as error:
             raise ConnectionError(f"No server answers at {self._url}: {error}") from error
         if answer.status_code in (400, 404):
-            raise _RefusedError(f"{self._url} refuses the request: {_line(answer.text)}")
+            raise _RefusedError(f"{self._url} refuses the request: {_one_line(answer.text)}")
         if answer.status_code != 200:
             failure = {503: ConnectionError, 504: TimeoutError}.get(answer.status_code, OSError)
-            raise failure(f"{self._url} failed, {answer.status_code}: {_line(answer.text)}")
+            raise failure(f"{self._url} failed, {answer.status_code}: {_one_line(answer.text)}")
         return answer.json()
 
 
@@ -234,10 +233,10 @@ class _Grpc:
         self._address, self._name = address, name
         self._version = int(version) if version else None
         options = [
-            # By default a message has at most 4 MiB, and photographs are larger.
+            # The default limit of 4 MiB is too small for photographs.
             ("grpc.max_send_message_length", -1),
             ("grpc.max_receive_message_length", -1),
-            # By default the time between two attempts to connect grows to two minutes.
+            # By default the time between attempts to connect grows to two minutes.
             ("grpc.max_reconnect_backoff_ms", 1000),
             ("grpc.service_config", _GRPC_CONFIG),
         ]
@@ -255,11 +254,11 @@ class _Grpc:
 
         request = PredictRequest(model_spec=self._spec(signature_name=signature))
         request.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto(encoded, tf.string))
-        answer = self._ask(self._prediction.Predict, request)
+        answer = self._send(self._prediction.Predict, request)
         outputs = {name: tf.make_ndarray(tensor) for name, tensor in answer.outputs.items()}
         for name, array in outputs.items():
             if array.dtype == object:
-                # NumPy's bytes and strings lose zeros at their end, so Python's are used.
+                # NumPy strings drop trailing zeros, Python strings do not.
                 outputs[name] = np.asarray(np.frompyfunc(bytes.decode, 1, 1)(array), object)
         return outputs, answer.model_spec.version.value
 
@@ -267,7 +266,7 @@ class _Grpc:
         from tensorflow_serving.apis import get_model_status_pb2 as pb2
 
         request = pb2.GetModelStatusRequest(model_spec=self._spec())
-        states = self._ask(self._model.GetModelStatus, request).model_version_status
+        states = self._send(self._model.GetModelStatus, request).model_version_status
         name = pb2.ModelVersionStatus.State.Name
         return {state.version: name(state.state) for state in states}
 
@@ -279,12 +278,12 @@ class _Grpc:
             spec.version.value = self._version
         return spec
 
-    def _ask(self, method, request):
+    def _send(self, method, request):
         codes = self._grpc.StatusCode
         try:
             return method(request, timeout=self._timeout)
         except self._grpc.RpcError as error:
-            code, message = error.code(), _line(error.details())
+            code, message = error.code(), _one_line(error.details())
         if code == codes.DEADLINE_EXCEEDED:
             raise TimeoutError(f"{self._address} did not answer within {self._timeout} s")
         if code == codes.UNAVAILABLE:
@@ -294,18 +293,18 @@ class _Grpc:
         raise OSError(f"{self._address} failed, {code.name}: {message}")
 
 
-def _explained(error, batch, start):
-    """Return the error of a request, with the names of the images that the server refuses."""
-    found = _BAD_IMAGES.search(str(error))
-    bad = [int(index) for index in found[1].split()] if found else []
-    # Larger indices refer to a batch that the server merged from several clients.
+def _public_error(error, batch, start):
+    """Return the error to raise for a rejected request, which names the bad images, if any."""
+    match = _BAD_IMAGES.search(str(error))
+    bad = [int(index) for index in match[1].split()] if match else []
+    # Larger indices refer to a batch that the server merged from the requests of several clients.
     if not bad or max(bad) >= len(batch):
         return ValueError(str(error))
     images = [(batch[index], start + index) for index in bad]
     names = (f"images[{n}]" if isinstance(x, bytes) else repr(str(x)) for x, n in images)
     return BadImageError(
-        "`images` must be ones that the server can decode. "
-        f"Received: {', '.join(names)}{' and others' if found[2] else ''}",
+        "`images` must be files that the server can decode. "
+        f"Received: {', '.join(names)}{' and others' if match[2] else ''}",
         [position for _, position in images],
     )
 
@@ -319,5 +318,5 @@ def _as_array(values):
     return array.astype(_DTYPES.get(array.dtype.kind, array.dtype))
 
 
-def _line(message):
+def _one_line(message):
     return " ".join(str(message).split())[:1000]

@@ -1,4 +1,4 @@
-"""Export of a model and its preprocessing, for TF Serving and other runtimes."""
+"""Export a model with its preprocessing, for TF Serving and other runtimes."""
 
 import contextlib
 import dataclasses
@@ -39,7 +39,7 @@ from keras_vit.serving.formats import (
     SIGNATURES,
     USUAL_SIGNATURES,
     format_of,
-    needing,
+    requiring_extra,
     version_folders,
     write_labels,
 )
@@ -48,7 +48,7 @@ from keras_vit.version import __version__
 # TF Serving reads versions as 64-bit integers.
 VERSIONS_END = 2**63
 FEWEST_CALIBRATION_IMAGES = 10
-# Settings of TF Serving.
+# Templates of TF Serving's settings.
 TEMPLATES = importlib.resources.files("keras_vit.serving") / "deployment"
 
 
@@ -68,62 +68,63 @@ def export(
     calibration: Any = None,
     metadata: dict | None = None,
 ) -> pathlib.Path:
-    """Write a model for serving, to `directory/<version>/`.
+    """Export a model for serving to `directory/<version>/`.
 
     A SavedModel has these signatures; the first one is stored as `serving_default`:
 
-    - `"bytes"` takes `image_bytes`, strings `(batch,)`: encoded images (JPEG, PNG, GIF, BMP, still
-      WebP) of any size, which are decoded, resized and scaled in the graph as in evaluation.
+    - `"bytes"` takes `image_bytes`, strings `(batch,)`: encoded images (JPEG, PNG, still WebP) of
+      any size, which the graph decodes, resizes and scales as in evaluation.
     - `"uint8"` takes `images`, uint8 `(batch, height, width, 3)` of any size.
     - `"float"` takes preprocessed `images`, float32 `(batch, height, width, 3)` in [-1, 1].
     - `"features"` takes `image_bytes` and returns `features`, float32 `(batch, width)`.
 
-    A model without a head (`num_classes=0`) returns `features` by each of them. The first three
-    return of a classifier `logits` and `probabilities`, float32 `(batch, num_classes)`, and for the
-    most likely classes `top_k_classes`, int32, `top_k_labels`, strings, and `top_k_probabilities`,
-    float32, all `(batch, top_k)`. With `model.thresholds` probabilities are sigmoids, and there are
-    `predicted`, bool, and `predicted_labels`, strings that are empty where `predicted` is false,
-    both `(batch, num_classes)`. A `keras_vit.segmenter` has `logits` `(batch, height, width,
-    num_classes)` and `masks`, int32 `(batch, height, width)`, of the images as they are resized.
-    Other formats take preprocessed `images` and return `logits`, or `features` without a head.
+    For a classifier, the first three return `logits` and `probabilities`, float32
+    `(batch, num_classes)`, and for the most likely classes `top_k_classes`, int32, `top_k_labels`,
+    strings, and `top_k_probabilities`, float32, all `(batch, top_k)`. If `model.thresholds` is set,
+    the probabilities are sigmoids, and there are also `predicted`, bool, and `predicted_labels`,
+    strings that are empty where `predicted` is false, both `(batch, num_classes)`. For a
+    `keras_vit.segmenter`, they return `logits` `(batch, height, width, num_classes)` and `masks`,
+    int32 `(batch, height, width)`, in the size of the resized images. For a model without a head
+    (`num_classes=0`), all signatures return `features`. Other formats take preprocessed `images`
+    and return `logits`, or `features` without a head.
 
-    The version also contains `model.json`, which describes the model, and the names of the classes.
-    For a SavedModel, settings for TF Serving are written to the directory, unless they exist. A
-    version is written next to its place and then renamed, so a server never sees half a model.
+    The version also contains `model.json`, which describes the model, and the class names. For a
+    SavedModel, settings for TF Serving are written to the directory, unless they exist. A version
+    is written to a temporary folder and then renamed, so a server never reads half a model.
 
     Args:
         model: a classifier or segmenter of this package that returns logits, or a model without a
-            head that returns a vector; for a SavedModel on the TensorFlow or JAX backend.
-        directory: path of the model's directory, which holds its versions; its name is the model's.
+            head that returns a vector. SavedModels need the TensorFlow or JAX backend.
+        directory: directory of the model's versions; its name is the name of the served model.
         version: a positive integer, or `"auto"` for one more than the last.
         format: `"saved_model"`, or the name of another format in
             `keras_vit.serving.formats.FORMATS`, such as `"onnx"`.
         signatures: signatures of a SavedModel. This, `top_k`, `batch_size`, `on_bad_image` and
             `warmup_batch_sizes` are for SavedModels only.
-        top_k: number of the most likely classes that are named, at most.
-        class_names: names of the classes; `None` for those that the model carries, or their
+        top_k: greatest number of most likely classes to return.
+        class_names: names of the classes; by default `model.class_names`, or else the class
             numbers.
         batch_size: images in a request; `None` for any number.
-        image_size: int or `(height, width)` to resize the model to; `None` for its own. A model of
-            any size keeps accepting any; only signatures that resize images use one size, that of
-            its position embeddings, which `model.json` records.
-        on_bad_image: `"error"` to refuse requests with images that cannot be decoded, with their
-            indices in the message; or `"flag"` to answer the others: the outputs for bad images are
-            then zeros, and `is_bad`, bool `(batch,)`, is an output too.
-        warmup_batch_sizes: sizes of the requests that TF Serving makes when it loads the model; by
+        image_size: int or `(height, width)` to resize the model to; `None` to keep its size. A
+            model that accepts any size still does; the signatures that resize images then use the
+            size of its position embeddings, which `model.json` records.
+        on_bad_image: `"error"` to reject requests with images that cannot be decoded; the message
+            lists their indices. `"flag"` to answer for the other images: the outputs for bad images
+            are then zeros, and there is an output `is_bad`, bool `(batch,)`.
+        warmup_batch_sizes: batch sizes of the requests with which TF Serving warms up the model; by
             default `batch_size` or 1 if `tensorflow-serving-api` is installed, otherwise none.
         quantize: `"int8"`, `"float16"` or `"bfloat16"`, if the format has it; `None` for float32.
-        calibration: float32 `(images, height, width, 3)`, some preprocessed images like those that
-            will be served; for int8 in ONNX and OpenVINO.
-        metadata: dictionary of further entries of `model.json`.
+        calibration: float32 `(images, height, width, 3)`, preprocessed images like those that will
+            be served; needed for int8 in ONNX and OpenVINO.
+        metadata: dictionary of additional entries for `model.json`.
 
     Returns:
         The `pathlib.Path` of the version.
 
     Raises:
-        ValueError: if an argument is out of range, the version exists, the model is not one of RGB
+        ValueError: if an argument is out of range, the version exists, the model does not take RGB
             images or has weights that are not finite, or the backend cannot write the format.
-        ImportError: if a package is missing; it names what to install.
+        ImportError: if a package is missing; the message names what to install.
         OSError: if the directory cannot be written or the disk is full.
 
     Example:
@@ -145,9 +146,9 @@ def export(
     class_names = _recorded_class_names(row, model, quantize, class_names)
     if image_size is not None:
         model = resize(model, image_size)
-    settings = {"quantize": quantize, "images": None}
-    if quantize is not None and row.precisions[quantize].needs_images:
-        settings["images"] = _calibration_images(calibration)
+    needs_images = quantize is not None and row.precisions[quantize].needs_images
+    images = _calibration_images(calibration) if needs_images else None
+    settings = {"quantize": quantize, "images": images}
     if row.has_signatures:
         settings = {
             "signatures": signatures,
@@ -164,13 +165,13 @@ def export(
     with new_version(directory, version) as (folder, publish):
         written = folder / "written"
         written.mkdir()
-        with needing(row.name):
+        with requiring_extra(row.name):
             row.implementation.write(model, written / row.file_name, folder, **settings)
         if class_names:
             write_labels(written, class_names)
         (written / METADATA_FILE).write_text(f"{text}\n", encoding="utf-8")
         if row.has_signatures and warmup_batch_sizes:
-            # It imports TensorFlow.
+            # Imports TensorFlow.
             from keras_vit.serving.warmup import write_warmup
 
             write_warmup(written, warmup_batch_sizes, folder.parent.name)
@@ -181,7 +182,7 @@ def export(
 
 
 def _recorded_class_names(row, model, quantize, class_names):
-    """Check that a model fits a format; return its class names, or `None` for features."""
+    """Return the class names, `None` for features, after checking that a model fits a format."""
     check_backbone(model)
     has_head = output_name(model) == "logits"
     shapes = [tuple(tensor.shape) for tensor in (*model.inputs, *model.outputs)]
@@ -214,7 +215,7 @@ def _recorded_class_names(row, model, quantize, class_names):
 
 
 def _calibration_images(images):
-    """Return calibration images as a float32 array; their shape is checked by the converters."""
+    """Return calibration images as float32; the converters check their shape."""
     if images is None:
         rule = "`calibration` must be preprocessed images like those that will be served"
         raise ValueError(f"{rule}. Received: None")
@@ -222,14 +223,15 @@ def _calibration_images(images):
     check_images(array, "calibration")
     if len(array) < FEWEST_CALIBRATION_IMAGES:
         log = logging.getLogger("keras_vit")
-        log.warning("int8 is calibrated on %d images: use some hundred", len(array))
+        log.warning("int8 is calibrated on only %d images: use a few hundred", len(array))
     return array.astype("float32")
 
 
 def _metadata(model, format, quantize):
     """Return the entries of `model.json` that every export has.
 
-    `options` are those that differ from the defaults of the variant, which may be `None`.
+    `options` has only the options that differ from the variant's. `variant` is `None` if the model
+    is not one of the variants.
     """
     options = getattr(model, "options", None)
     row = match_variant(options) if options else None
@@ -238,7 +240,7 @@ def _metadata(model, format, quantize):
         "model": model.name,
         "variant": row and row.name,
         "options": {
-            name: own for name, (own, _) in changed.items() if name not in options.names("training")
+            name: new for name, (new, _) in changed.items() if name not in options.names("training")
         },
         "image_size": stored_size(model),
         "num_classes": model.output_shape[-1] if output_name(model) == "logits" else 0,
@@ -255,23 +257,23 @@ def _metadata(model, format, quantize):
 
 @contextlib.contextmanager
 def new_version(directory, version="auto"):
-    """Provide a temporary folder, and a function that turns a part of it into a new version.
+    """Provide a temporary folder, and a function that publishes a part of it as a new version.
 
-    The folder is removed at the end. Other exports to the same directory wait meanwhile.
+    The folder is removed at the end. Other exports to the same directory wait until then.
 
     Args:
-        directory: path of the model's directory, which is created if it does not exist.
+        directory: directory of the model's versions, which is created if it does not exist.
         version: a positive integer that is not taken; `"auto"` for one more than the last.
 
     Yields:
-        `(folder, publish)`: the `pathlib.Path` of an empty directory, and a function of the path
-        of a directory in it that moves this to its place and returns the new path.
+        `(folder, publish)`: the `pathlib.Path` of an empty directory, and a function that moves a
+        directory in it to the place of the version, and returns the new path.
     """
     directory = pathlib.Path(directory).expanduser().resolve()
     if format_of(directory) or (directory / "run.json").exists():
         raise ValueError(
-            "`directory` must be one for numbered versions, not one of them or that of a training "
-            f"run. Received: directory={str(directory)!r}"
+            "`directory` must be one for numbered versions, not a version or a training run. "
+            f"Received: directory={str(directory)!r}"
         )
     taken = [number for number, _ in version_folders(directory)]
     is_new = is_integer(version) and 0 < version < VERSIONS_END and version not in taken
@@ -282,7 +284,7 @@ def new_version(directory, version="auto"):
         )
     directory.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(directory):
-        # Remains of exports that were killed.
+        # Left by exports that were killed.
         for partial in directory.glob(f".*{PARTIAL}"):
             shutil.rmtree(partial, ignore_errors=True)
         last = max((number for number, _ in version_folders(directory)), default=0)
@@ -292,26 +294,23 @@ def new_version(directory, version="auto"):
         try:
             yield folder, lambda written: written.replace(directory / str(number))
         finally:
-            # The directory is kept even if it is new: other exports may wait for it.
+            # Keep the directory even if it is new: other exports may wait for its lock.
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_settings(directory, name):
     """Write the settings of TF Serving next to an export, from the templates in `deployment/`.
 
-    Existing files are not changed: they may have been adapted.
+    Existing files are not changed, because users adapt them.
 
     Reference:
         https://www.tensorflow.org/tfx/serving/serving_config
     """
+    # A name without characters that URLs would escape.
+    served_name = re.sub(r"[^A-Za-z0-9._-]+", "-", str(name))
     for template in TEMPLATES.iterdir():
         path = pathlib.Path(directory) / template.name
         if not path.exists():
-            text = template.read_text(encoding="utf-8").replace("{name}", served_name(name))
+            text = template.read_text(encoding="utf-8").replace("{name}", served_name)
             with replacing(path) as partial:
                 partial.write_text(text, encoding="utf-8")
-
-
-def served_name(name):
-    """Return the name under which a model is served: "-" replaces what a URL would escape."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", str(name))

@@ -1,4 +1,4 @@
-"""Image files as models and exports take them."""
+"""Read image files for models and exports: find, decode, turn upright and preprocess them."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ def preprocess_files(
     The EXIF orientation is ignored, as in training by default.
 
     Args:
-        encoded: iterable of paths, or of bytes, the contents of the files.
+        encoded: iterable of paths of files, or of their bytes.
         image_size: int or `(height, width)`, in pixels, such as `model.input_shape[1:3]`.
         image_spec: an `ImageSpec`, such as `model.image_spec`; by default the whole image is
             resized as in the ViT paper.
@@ -47,7 +47,7 @@ def preprocess_files(
 
 
 def read_stored(file, accurate=False):
-    """Return the bytes of an image file as they are, and its pixels, a uint8 tensor.
+    """Return the unchanged bytes of an image file, and its pixels, a uint8 tensor.
 
     Args:
         file: path of the file, or its bytes.
@@ -72,14 +72,13 @@ def read_stored(file, accurate=False):
 def read_image(path, accurate=False):
     """Return the bytes of an image file, after checking that it can be decoded.
 
-    Exports and datasets take pixels as they are stored and ignore the orientation in the metadata.
-    A photograph that must be rotated to be upright is therefore returned as a PNG of the rotated
-    pixels.
+    Exports and datasets ignore the EXIF orientation, so a photograph that is not stored upright is
+    returned as a PNG of the upright pixels.
 
     Args:
         path: path of the file.
         accurate: as in `decode`, for a photograph that is rotated: `image_spec.antialias` of the
-            model that takes it.
+            model.
 
     Raises:
         ValueError: if the file cannot be read or is not an image.
@@ -88,11 +87,11 @@ def read_image(path, accurate=False):
 
 
 def upright(encoded, image):
-    """Return the bytes of an image file, of a PNG if it must be rotated or no export decodes it.
+    """Return the bytes of an image file; a rotated photograph, GIF or BMP becomes an upright PNG.
 
     Args:
         encoded: bytes of the file.
-        image: its pixels, decoded as the model that takes them decodes other files.
+        image: pixels of the file, decoded as the model decodes other files.
     """
     orientation = read_orientation(encoded)
     if orientation == 1 and not encoded.startswith((GIF, BMP)):
@@ -101,22 +100,22 @@ def upright(encoded, image):
 
 
 def list_image_files(paths):
-    """List image files: the paths themselves, and for folders the images in and below them.
+    """Replace the folders in a list of paths by the image files in and below them.
 
     Images are recognized as in datasets. The number of other files in a folder is logged.
     """
-    found, log = [], logging.getLogger("keras_vit")
+    files, log = [], logging.getLogger("keras_vit")
     for path in map(pathlib.Path, paths):
         if path.expanduser().is_dir():
             listed, left_out = list_images(path.expanduser())
-            found += map(pathlib.Path, listed)
+            files += map(pathlib.Path, listed)
             if left_out:
                 log.warning("in %s %s", path, describe_left_out(left_out))
         else:
-            found.append(path)
-    if not found:
+            files.append(path)
+    if not files:
         raise ValueError(f"There must be an image. Received: {', '.join(map(str, paths)) or None}")
-    return found
+    return files
 
 
 def without_broken(files):

@@ -1,4 +1,4 @@
-"""Predictions for batches of images: a small unit of work for any engine."""
+"""`Predictor`: predict batches of images, in this process or in workers of Ray and Spark."""
 
 import concurrent.futures
 import functools
@@ -31,47 +31,48 @@ _THREADS = concurrent.futures.ThreadPoolExecutor(2 * num_cores(), "decoding")
 
 
 class Predictor:
-    """A function of a batch of images, which loads its model when it is first called.
+    """Predict batches of images; the first call loads the model.
 
-    It is pickled as the path of the model and its settings: engines such as Ray and Spark send it
-    to their workers, each of which loads the model once. Photographs are turned as their EXIF
-    orientation says, and resized and cropped as the model is evaluated.
+    A predictor is pickled as the path of its model and its settings: engines such as Ray and Spark
+    send it to their workers, and each worker loads the model once. Photographs are turned upright
+    by their EXIF orientation, then resized and cropped as in evaluation.
 
     Args:
         path: a run's directory (its best model), a `.keras` file, a checkpoint as in
             `keras_vit.from_checkpoint`, or an export of any format.
         outputs: names of the columns to compute: `"prediction"`, the name of the most likely class;
             `"probability"`, float32, its softmax; `"probabilities"` and `"logits"`, float32
-            `(classes,)`; `"features"`, float32 `(width,)`, the representation that the head sees;
+            `(classes,)`; `"features"`, float32 `(width,)`, the input of the head;
             `"attention_distance"`, float32 `(blocks, heads)`, in pixels. For a model with
             thresholds, the first two are lists of the labels whose probabilities are above their
-            thresholds, the most likely first. An export has the outputs that it was exported with:
-            logits, or features if it has no head or that signature.
+            thresholds, the most likely first. An export has logits and the outputs computed from
+            them, or features if it has no head or that signature.
         batch_size: images in one step of the model.
-        dtype: what a model of this package computes in, such as `"bfloat16"`; by default what it is
-            stored for.
-        image_size: int or `(height, width)` to resize the model to; needed for some files.
+        dtype: dtype in which a model of this package computes, such as `"bfloat16"`; by default its
+            own.
+        image_size: int or `(height, width)` to resize the model to; needed for files that do not
+            record it.
 
     Call arguments:
-        batch: dictionary of arrays of one length. The first of the columns `bytes`, `content`,
-            `image` and `path` has the images: encoded files, or uint8 pixels `(height, width)` or
+        batch: dictionary of arrays of one length. Its first column among `bytes`, `content`,
+            `image` and `path` has the images: encoded files, uint8 pixels `(height, width)` or
             `(height, width, channels)`, or paths of files.
         on_images: function that is called with the number of images after each step of the model.
 
     Call returns:
-        A dictionary of arrays: the other columns as they are, those of `outputs`, and `error`,
-        `None` or the reason why an image cannot be decoded. Such an image has the prediction `None`
-        and NaN.
+        A dictionary of arrays: the other columns unchanged, the outputs, and `error`, which is
+        `None` or the reason why an image cannot be decoded. The outputs of a bad image are `None`
+        or NaN.
 
     Raises:
-        ValueError: if an argument is out of range; when it is called, if the model cannot be loaded
-            or does not have the outputs, or the batch has no images.
+        ValueError: if an argument is out of range; on a call, if the model cannot be loaded or does
+            not have the outputs, or the batch has no images.
 
     Example:
     >>> keras_vit.ViT_Ti16(num_classes=3, image_size=32).save(tmp_path / "model.keras")
     >>> predict = keras_vit.serving.Predictor(tmp_path / "model.keras", outputs=["features"])
-    >>> found = predict({"id": np.arange(2), "image": np.zeros((2, 32, 32, 3), "uint8")})
-    >>> found["features"].shape, list(found)
+    >>> columns = predict({"id": np.arange(2), "image": np.zeros((2, 32, 32, 3), "uint8")})
+    >>> columns["features"].shape, list(columns)
     ((2, 192), ['id', 'features', 'error'])
     """
 
@@ -96,11 +97,11 @@ class Predictor:
 
     def __call__(self, batch, on_images=None):
         column = self.image_column(batch)
-        kept = {name: _as_array(values) for name, values in batch.items() if name != column}
-        found = predict_column(
+        unchanged = {name: _as_array(values) for name, values in batch.items() if name != column}
+        predictions = predict_column(
             self.model, column, batch[column], self.outputs, self.batch_size, on_images
         )
-        return {**kept, **found}
+        return {**unchanged, **predictions}
 
     @property
     def model(self):
@@ -115,7 +116,7 @@ class Predictor:
         return {name: value for name, value in self.__dict__.items() if name != "_model"}
 
     def image_column(self, names):
-        """Return the column of images among the names of columns, which must fit the outputs."""
+        """Return the name of the column of images, after checking the names of all columns."""
         column = next((name for name in IMAGE_COLUMNS if name in names), None)
         if column is None:
             raise ValueError(
@@ -130,51 +131,31 @@ class Predictor:
         return column
 
 
-def _as_array(values):
-    try:
-        return np.asarray(values)
-    except ValueError:
-        # Lists of several lengths.
-        return as_objects(values)
-
-
-# Spark unpickles a predictor for each of its tasks.
-@functools.lru_cache(maxsize=1)
-def _load(path, outputs, batch_size, dtype, image_size, _):
-    return load_runner(path, outputs, batch_size, dtype, image_size)
-
-
-def _time_of(path):
-    """Return when the files of a model changed last: one that is saved again is loaded again."""
-    path = find_model(path)
-    files = [path, *path.rglob("*")] if path.is_dir() else [path]
-    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=None)
-
-
 def predict_column(runner, column, values, outputs, batch_size, on_images=None):
-    """Predict a column of images, decoding those of the next step while the model computes.
+    """Predict a column of images, decoding the next step's images while the model computes.
 
     Args:
         runner: a `Runner`.
-        column: name of the column; in `path` are paths of files.
+        column: name of the column; `path` has paths of files.
         values: array or list of encoded images, of uint8 pixels, or of paths.
         outputs: as in `Predictor`.
         batch_size: images in one step of the model.
         on_images: function that is called with the number of images after each step.
 
     Returns:
-        A dictionary of arrays: those of `outputs`, and `error`.
+        A dictionary of arrays: the outputs, and `error`.
     """
     steps = [values[start : start + batch_size] for start in range(0, len(values), batch_size)]
-    found, errors, ahead = [], [], []
+    results, errors, upcoming = [], [], []
     for step in (*steps, []):
-        now, ahead = ahead, [_THREADS.submit(_prepare, runner, column, value) for value in step]
-        prepared = [future.result() for future in now]
+        current = upcoming
+        upcoming = [_THREADS.submit(_prepare, runner, column, value) for value in step]
+        prepared = [future.result() for future in current]
         images = [image for image, reason in prepared if reason is None]
         if images:
-            found.append(runner.outputs(images))
-            for name, array in found[-1].items():
-                # A head without attention among patches has no distance.
+            results.append(runner.outputs(images))
+            for name, array in results[-1].items():
+                # The distance is NaN for a head without attention among patches.
                 if name != "attention_distance" and not np.isfinite(array).all():
                     raise ValueError(
                         f"A model must return finite {name}. Received: NaN or infinity"
@@ -182,29 +163,72 @@ def predict_column(runner, column, values, outputs, batch_size, on_images=None):
         errors += [reason for _, reason in prepared]
         if on_images is not None:
             on_images(len(prepared))
-    # If no image can be decoded, a blank one gives the shapes.
-    count = None if found else 0
-    found = found or [runner.outputs([runner.prepare_pixels(_BLANK)])]
-    arrays = {name: np.concatenate([part[name] for part in found])[:count] for name in found[0]}
+    # If no image can be decoded, a blank image gives the shapes.
+    count = None if results else 0
+    results = results or [runner.outputs([runner.prepare_pixels(_BLANK)])]
+    arrays = {name: np.concatenate([r[name] for r in results])[:count] for name in results[0]}
     if "logits" in arrays and not set(outputs) <= set(arrays):
         arrays |= _classes(arrays["logits"], runner)
     if not set(outputs) <= set(arrays):
         raise ValueError(
-            "`outputs` must be those that the model or the export has. "
+            "`outputs` must be outputs of the model or the export. "
             f"Received: {', '.join(outputs)}; it has {', '.join(arrays)}"
         )
-    is_sound = np.array([reason is None for reason in errors], bool)
-    wanted = {name: _spread(arrays[name], is_sound) for name in outputs}
-    return {**wanted, "error": as_objects(errors)}
+    is_decoded = np.array([reason is None for reason in errors], bool)
+    columns = {name: _spread(arrays[name], is_decoded) for name in outputs}
+    return {**columns, "error": as_objects(errors)}
+
+
+def ranked(probabilities, top=None, thresholds=None):
+    """Return the `top` classes of an image, or all above their thresholds, most likely first."""
+    order = np.argsort(-probabilities, kind="stable")
+    if thresholds is None:
+        return order[:top]
+    return order[probabilities[order] > np.asarray(thresholds)[order]]
+
+
+def class_names_of(runner, num_classes):
+    """Return the names of a model's classes, by default their numbers."""
+    return runner.class_names or list(map(str, range(num_classes)))
+
+
+def digest_of_model(path):
+    """Return a digest of a model's or an export's files; download a published checkpoint."""
+    version = find_export(path)
+    if version is not None:
+        return digest_of_files(version.rglob("*"))
+    file = find_model(path)
+    return digest_of_files(files_of(file if file.suffix == ".keras" else find_file(file)))
+
+
+def _as_array(values):
+    try:
+        return np.asarray(values)
+    except ValueError:
+        # The values are lists of several lengths.
+        return as_objects(values)
+
+
+# Cached, because Spark unpickles a predictor for each of its tasks.
+@functools.lru_cache(maxsize=1)
+def _load(path, outputs, batch_size, dtype, image_size, _):
+    return load_runner(path, outputs, batch_size, dtype, image_size)
+
+
+def _time_of(path):
+    """Return when a model's files last changed, to reload a model that is saved again."""
+    path = find_model(path)
+    files = [path, *path.rglob("*")] if path.is_dir() else [path]
+    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=None)
 
 
 def _prepare(runner, column, value):
     """Return a prepared image and `None`, or `None` and the reason why there is none."""
     if isinstance(value, dict):
-        # How Hugging Face's datasets store an image: its bytes, or the path of a file.
+        # Hugging Face's datasets store the bytes of an image, or the path of its file.
         column = column if value.get("bytes") is not None else "path"
         value = value.get("path" if column == "path" else "bytes")
-    # NaN is what pandas has for nothing.
+    # pandas has NaN for a missing value.
     if value is None or isinstance(value, float):
         return None, "no image"
     if column == "path":
@@ -223,7 +247,7 @@ def _prepare(runner, column, value):
 def _read(path):
     """Return the bytes of a file and `None`, or `None` and the reason why there are none.
 
-    Other errors, such as those of a server, say nothing of the image and are raised.
+    Other errors, such as failures of a network, are no fault of the image and are raised.
     """
     try:
         return tf.io.read_file(os.fspath(path)).numpy(), None
@@ -237,7 +261,7 @@ def _read(path):
 
 def _reason(error, encoded):
     try:
-        # The error of a graph has a stack trace in its message.
+        # Decode it eagerly: an error in a graph has a stack trace in its message.
         decode(encoded)
     except tf.errors.OpError as eager:
         error = eager
@@ -260,7 +284,7 @@ def _as_rgb(pixels):
 
 
 def _classes(logits, runner):
-    """Return the columns that follow from logits."""
+    """Return the columns that are computed from logits."""
     num_classes = logits.shape[-1]
     names = class_names_of(runner, num_classes)
     # The softmax of one logit is always 1.
@@ -277,39 +301,17 @@ def _classes(logits, runner):
     else:
         probabilities = scipy.special.expit(logits)
         thresholds = check_thresholds(runner.thresholds, num_classes)
-        above = [ranked(row, thresholds=thresholds) for row in probabilities]
-        rows = zip(probabilities.astype("float32"), above, strict=True)
-        classes = as_objects([names[order].tolist() for order in above])
+        orders = [ranked(row, thresholds=thresholds) for row in probabilities]
+        rows = zip(probabilities.astype("float32"), orders, strict=True)
+        classes = as_objects([names[order].tolist() for order in orders])
         chosen = as_objects([row[order] for row, order in rows])
     probabilities = probabilities.astype("float32")
     return {"probabilities": probabilities, "prediction": classes, "probability": chosen}
 
 
-def class_names_of(runner, num_classes):
-    """Return the names of a model's classes, or their numbers."""
-    return runner.class_names or list(map(str, range(num_classes)))
-
-
-def ranked(probabilities, top=None, thresholds=None):
-    """Return the numbers of the `top` classes of an image, or of all above their thresholds."""
-    order = np.argsort(-probabilities, kind="stable")
-    if thresholds is None:
-        return order[:top]
-    return order[probabilities[order] > np.asarray(thresholds)[order]]
-
-
-def _spread(values, is_sound):
-    """Return the values of the sound images among `None` or NaN for the broken ones."""
+def _spread(values, is_decoded):
+    """Return the values of the decoded images, with `None` or NaN in between for the others."""
     missing = None if values.dtype == object else np.nan
-    spread = np.full((len(is_sound), *values.shape[1:]), missing, values.dtype)
-    spread[is_sound] = values
+    spread = np.full((len(is_decoded), *values.shape[1:]), missing, values.dtype)
+    spread[is_decoded] = values
     return spread
-
-
-def digest_of_model(path):
-    """Return a digest of the files of a model or an export; a checkpoint's name downloads it."""
-    version = find_export(path)
-    if version is not None:
-        return digest_of_files(version.rglob("*"))
-    file = find_model(path)
-    return digest_of_files(files_of(file if file.suffix == ".keras" else find_file(file)))

@@ -1,4 +1,4 @@
-"""Models and exports, loaded to be run."""
+"""`Runner`: a loaded model or export of any format, called in the same way."""
 
 import dataclasses
 import json
@@ -16,6 +16,7 @@ from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.geometry import ImageMaker, evaluation_image
 from keras_vit.data.images.preprocessing import Preprocessing
+from keras_vit.inspection.analyses import image_distances
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.image_model import check_images, copy_attributes, image_spec_of
 from keras_vit.models.inference import for_inference
@@ -29,7 +30,7 @@ from keras_vit.models.structure import (
     warn_of_zero_head,
 )
 from keras_vit.models.surgery import copy_layer, copy_model, with_float_kernels
-from keras_vit.serving.formats import LABELS, METADATA_FILE, find_export, format_of, needing
+from keras_vit.serving.formats import LABELS, METADATA_FILE, find_export, format_of, requiring_extra
 from keras_vit.serving.image_files import upright
 
 CLASS_OUTPUTS = ("prediction", "probability", "probabilities", "logits")
@@ -37,17 +38,17 @@ CLASS_OUTPUTS = ("prediction", "probability", "probabilities", "logits")
 
 @dataclasses.dataclass(frozen=True)
 class Runner:
-    """A model or an export, loaded: a function of preprocessed images, or of encoded ones.
+    """A loaded model or export: a function of preprocessed images, or of encoded images.
 
     Args:
         run: function of a batch of at least one image that returns a dictionary of arrays.
-        image_shape: `(height, width, 3)` of its images, `None` for any height and width; or `None`
-            if it takes encoded images.
+        image_shape: `(height, width, 3)` of preprocessed images, with `None` for any height or
+            width; or `None` if `run` takes encoded images.
         batch_size: images that `run` takes at once; `None` for any number.
         image_size: `(height, width)` to which images are resized.
-        image_spec: how they are resized.
+        image_spec: the `ImageSpec` by which images are resized and cropped.
         class_names: names of the classes, or `None`.
-        thresholds: thresholds of the probabilities of a model of several labels, or `None`.
+        thresholds: thresholds of the probabilities of a multi-label model, or `None`.
     """
 
     run: Callable
@@ -77,10 +78,7 @@ class Runner:
         return of_file, of_pixels
 
     def __call__(self, images):
-        """Return the logits of images, or the features if there are no logits, float32.
-
-        For several outputs use `outputs`.
-        """
+        """Return the only output for images, float32: logits or features. See also `outputs`."""
         if self.image_shape is not None:
             images = np.asarray(images)
             check_images(images)
@@ -98,27 +96,27 @@ class Runner:
 
     def outputs(self, images):
         """Return the dictionary of float32 arrays for a list of prepared images."""
-        step, found = self.batch_size or len(images), []
+        step, results = self.batch_size or len(images), []
         for start in range(0, len(images), step):
-            part = list(images[start : start + step])
-            # Batches of one size: backends would compile again, and sums stay the same.
-            filled = part + part[-1:] * ((self.batch_size or 0) - len(part))
+            batch = list(images[start : start + step])
+            # Fill up the last batch: another size would be compiled again, and round differently.
+            filled = batch + batch[-1:] * ((self.batch_size or 0) - len(batch))
             answer = self.run(filled if self.image_shape is None else np.stack(filled))
             arrays = {name: np.asarray(values, "float32") for name, values in answer.items()}
-            found.append({name: values[: len(part)] for name, values in arrays.items()})
-        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+            results.append({name: values[: len(batch)] for name, values in arrays.items()})
+        return {name: np.concatenate([r[name] for r in results]) for name in results[0]}
 
     def prepare(self, encoded):
-        """Return what `outputs` takes of the bytes of a file; a photograph is turned upright.
+        """Return an image for `outputs` from the bytes of a file, turned upright.
 
-        It raises `tf.errors.InvalidArgumentError` for a file that cannot be decoded.
+        Raise `tf.errors.InvalidArgumentError` for a file that cannot be decoded.
         """
         if self.image_shape is None:
             return upright(encoded, decode(encoded, self.image_spec.antialias))
         return self.makers[0](encoded).numpy()
 
     def prepare_pixels(self, pixels):
-        """Return what `outputs` takes of uint8 pixels `(height, width, 3)`."""
+        """Return an image for `outputs` from uint8 pixels `(height, width, 3)`."""
         if self.image_shape is None:
             return tf.io.encode_png(pixels).numpy()
         return self.makers[1](pixels).numpy()
@@ -134,19 +132,19 @@ def load_runner(
     """Load an export in its own runtime, on the CPU, or a model in Keras.
 
     Args:
-        path: an export: its file, such as `model.onnx`, its version, or the directory of versions,
-            whose newest is taken. Or a run's directory, a `.keras` file, or a checkpoint as in
+        path: an export (a file such as `model.onnx`, a version, or the directory of versions, for
+            the newest), a run's directory, a `.keras` file, or a checkpoint as in
             `keras_vit.from_checkpoint`.
-        outputs: what is computed: `"logits"`, `"features"`, or `"attention_distance"`, which only
-            a model has; by default logits, or features if the model has no head.
+        outputs: names of the outputs: `"logits"`, `"features"`, or, for a model only,
+            `"attention_distance"`; by default logits, or features if the model has no head.
         batch_size: images in one step of a model.
-        dtype: what a model computes in; by default what it is stored for.
+        dtype: dtype in which a model computes; by default its own.
         image_size: int or `(height, width)`, for a model or an export of any size.
 
     Returns:
         A `Runner`: a function of preprocessed images, float32 `(n, height, width, 3)` in [-1, 1],
-        of any n, or for a SavedModel of a list of encoded images, that returns the logits, or the
-        features of a model without a head, float32.
+        or, for a SavedModel, of a list of encoded images. It returns float32 logits, or the
+        features of a model without a head.
 
     Raises:
         ValueError: if the file is of another kind, missing or damaged.
@@ -174,13 +172,13 @@ def export_runner(version, outputs=None, image_size=None):
     file = version / row.file_name
     output = "features" if outputs and not set(CLASS_OUTPUTS) & set(outputs) else None
     try:
-        with needing(row.name):
+        with requiring_extra(row.name):
             run, image_shape, batch_size = row.implementation.load(file, output)
         metadata = json.loads((version / METADATA_FILE).read_text(encoding="utf-8"))
-        own_size, image_spec = tuple(metadata["image_size"]), ImageSpec(**metadata["image_spec"])
+        old_size, image_spec = tuple(metadata["image_size"]), ImageSpec(**metadata["image_spec"])
     except ImportError:
         raise
-    # Each runtime raises exceptions of its own, and some of them are plain `Exception`s.
+    # Each runtime has its own exceptions, and some of them are plain `Exception`s.
     except Exception as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ValueError(
@@ -190,21 +188,21 @@ def export_runner(version, outputs=None, image_size=None):
     if image_size is not None and (image_shape is None or None not in image_shape):
         rule = "`image_size` must be None for an export of one size"
         raise ValueError(f"{rule}. Received: image_size={image_size}, {str(version)!r}")
-    labels, size = version / LABELS, image_size or own_size
+    labels, size = version / LABELS, image_size or old_size
     names = labels.read_text(encoding="utf-8-sig").splitlines() if labels.is_file() else None
-    spec = image_spec.at(size, own_size)
+    spec = image_spec.at(size, old_size)
     return Runner(run, image_shape, batch_size, size, spec, names, metadata.get("thresholds"))
 
 
 def model_runner(model, outputs=None, batch_size=32, dtype=None):
-    """Return the runner of a model of this package; the arguments are those of `load_runner`."""
+    """Return the `Runner` of a model of this package; see `load_runner`."""
     check_backbone(model)
     model = model if dtype is None else _in_dtype(model, dtype)
     outputs = (output_name(model),) if outputs is None else outputs
     class_names = getattr(model, "class_names", None)
-    wanted, as_float32 = {}, keras.layers.Activation("linear", dtype="float32")
+    tensors, as_float32 = {}, keras.layers.Activation("linear", dtype="float32")
     if is_segmenter(model):
-        wanted["logits"] = as_float32(model.output)
+        tensors["logits"] = as_float32(model.output)
     elif set(CLASS_OUTPUTS) & set(outputs):
         check_classifier(model)
         if class_names is None:
@@ -214,19 +212,15 @@ def model_runner(model, outputs=None, batch_size=32, dtype=None):
             )
         if has_zero_head(model):
             warn_of_zero_head(model.output_shape[-1])
-        wanted["logits"] = as_float32(model.output)
+        tensors["logits"] = as_float32(model.output)
     if "features" in outputs:
-        wanted["features"] = feature_extractor(model).output
-    network = for_inference(keras.Model(model.input, wanted)) if wanted else None
-    measure = None
-    if "attention_distance" in outputs:
-        from keras_vit.inspection.analyses import image_distances
-
-        measure = image_distances(model)
+        tensors["features"] = feature_extractor(model).output
+    network = for_inference(keras.Model(model.input, tensors)) if tensors else None
+    measure = image_distances(model) if "attention_distance" in outputs else None
 
     def run(images):
-        found = network.predict_on_batch(images) if wanted else {}
-        return found if measure is None else {**found, "attention_distance": measure(images)}
+        arrays = network.predict_on_batch(images) if tensors else {}
+        return arrays if measure is None else {**arrays, "attention_distance": measure(images)}
 
     return Runner(
         run,
@@ -240,13 +234,13 @@ def model_runner(model, outputs=None, batch_size=32, dtype=None):
 
 
 def _in_dtype(model, dtype):
-    """Return the model as its builder makes it for a type to compute in, with its weights."""
+    """Copy a model with its weights, to compute in a dtype as if it had been built for it."""
     policy = dtype if dtype == "float32" else f"mixed_{dtype}"
 
     def layer(old):
-        # The head and what follows it stay float32.
-        is_kept = old.name in ("head", "logits") or isinstance(old, keras.layers.InputLayer)
-        return copy_layer(old, **({} if is_kept else {"dtype": policy}))
+        # The head and the layer of its logits stay float32.
+        is_same = old.name in ("head", "logits") or isinstance(old, keras.layers.InputLayer)
+        return copy_layer(old, **({} if is_same else {"dtype": policy}))
 
     new = copy_model(with_float_kernels(model), layer)
     copy_attributes(model, new)

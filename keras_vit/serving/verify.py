@@ -1,4 +1,4 @@
-"""Comparison of an export with its Keras model on real images."""
+"""Compare an export with its Keras model on real images."""
 
 import dataclasses
 
@@ -8,23 +8,23 @@ from keras_vit.models.structure import output_name
 from keras_vit.serving.predictor import predict_column
 from keras_vit.serving.runner import export_runner, model_runner
 
-# An int8 export that is as accurate as its model is well within both.
+# An int8 export that is as accurate as its model stays well within both limits.
 MIN_AGREEMENT = 0.9
 MAX_DIFFERENCE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Differences between the logits, or the features, of an export and those of its model.
+    """Differences between the logits or features of an export and of its model.
 
     Args:
         output: `"logits"` or `"features"`.
         num_images: number of images that were compared.
         largest_difference: largest absolute difference of two values.
-        agreement: share of the images (of a segmenter, of the pixels) whose most likely class is
-            the same, from 0 to 1; for features, the mean cosine similarity.
-        value_range: difference between the model's largest and smallest value; 0 if there are
-            several images and all have the same values, because then nothing is compared.
+        agreement: share of the images (for a segmenter, of the pixels) with the same most likely
+            class, from 0 to 1; for features, the mean cosine similarity.
+        value_range: difference between the model's largest and smallest value; 0 if all of several
+            images have the same values, which compares nothing.
     """
 
     output: str
@@ -36,8 +36,8 @@ class Comparison:
     @property
     def is_verified(self):
         """Whether the values agree up to rounding and quantization."""
-        is_near = self.largest_difference <= MAX_DIFFERENCE * self.value_range
-        return self.value_range > 0 and is_near and self.agreement >= MIN_AGREEMENT
+        is_close = self.largest_difference <= MAX_DIFFERENCE * self.value_range
+        return self.value_range > 0 and is_close and self.agreement >= MIN_AGREEMENT
 
 
 def verify(model, version, files, batch_size=8, output=None):
@@ -46,28 +46,28 @@ def verify(model, version, files, batch_size=8, output=None):
     `output` is `"logits"` or `"features"`; by default what the model computes.
     """
     name = output or output_name(model)
-    expected, found = (
+    expected, actual = (
         predict_column(runner, "path", files, (name,), batch_size)
         for runner in (model_runner(model, (name,), batch_size), export_runner(version, (name,)))
     )
-    broken = [error for error in (*expected["error"], *found["error"]) if error is not None]
-    if broken:
-        raise ValueError(f"`files` must be images that can be decoded. Received: {broken[0]}")
-    return compare(name, expected[name], found[name])
+    errors = [error for error in (*expected["error"], *actual["error"]) if error is not None]
+    if errors:
+        raise ValueError(f"`files` must be images that can be decoded. Received: {errors[0]}")
+    return compare(name, expected[name], actual[name])
 
 
-def compare(output, expected, found):
+def compare(output, expected, actual):
     """Return the `Comparison` of two arrays of logits or features, one row for each image."""
     if output == "features":
-        lengths = np.linalg.norm(expected, axis=-1) * np.linalg.norm(found, axis=-1)
-        agreement = np.sum(expected * found, axis=-1) / np.maximum(lengths, 1e-12)
+        lengths = np.linalg.norm(expected, axis=-1) * np.linalg.norm(actual, axis=-1)
+        agreement = np.sum(expected * actual, axis=-1) / np.maximum(lengths, 1e-12)
     else:
-        agreement = found.argmax(axis=-1) == expected.argmax(axis=-1)
+        agreement = actual.argmax(axis=-1) == expected.argmax(axis=-1)
     depends_on_images = len(expected) == 1 or np.ptp(expected, axis=0).any()
     return Comparison(
         output,
         num_images=len(expected),
-        largest_difference=float(np.abs(found - expected).max()),
+        largest_difference=float(np.abs(actual - expected).max()),
         agreement=float(np.mean(agreement)),
         value_range=float(np.ptp(expected)) if depends_on_images else 0.0,
     )

@@ -1,4 +1,4 @@
-"""Warm-up requests, which TF Serving makes when it loads a model."""
+"""Write the warm-up requests that TF Serving runs when it loads a model."""
 
 import io
 import json
@@ -12,13 +12,13 @@ from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import replacing
 from keras_vit.data.images.geometry import resize_image
 from keras_vit.data.images.scaling import preprocess
-from keras_vit.serving.formats import METADATA_FILE, needing
+from keras_vit.serving.formats import METADATA_FILE, requiring_extra
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 # TF Serving's `kMaxNumRecords`: a model with more requests is not loaded.
 MAX_REQUESTS = 1000
 _SIZE = (240, 320)
-# Each has its own decoder, which is warmed up too.
+# Each format has its own decoder to warm up.
 _FILE_FORMATS = ("JPEG", "PNG")
 
 
@@ -35,7 +35,7 @@ def write_warmup(saved_model_dir, batch_sizes, name="default"):
     Reference:
         https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
-    with needing("serving"):
+    with requiring_extra("serving"):
         from tensorflow_serving.apis import prediction_log_pb2 as logs
     path = pathlib.Path(saved_model_dir).expanduser()
     for size in batch_sizes:
@@ -59,7 +59,7 @@ def write_warmup(saved_model_dir, batch_sizes, name="default"):
 
 
 def _requests(path, batch_sizes):
-    """Yield for each request the name of the signature, and a dictionary of the input."""
+    """Yield the name of the signature and the dictionary of the input of each request."""
     metadata = json.loads((path / METADATA_FILE).read_text(encoding="utf-8"))
     for signature_name, signature in sorted(tf.saved_model.load(path).signatures.items()):
         # The batch size of encoded images is recorded in the outputs only.
@@ -71,7 +71,7 @@ def _requests(path, batch_sizes):
 
 
 def _examples(spec, image_size):
-    """Return examples of an input: files by format, preprocessed images, or pixels of any size."""
+    """Return example images as an input takes them: encoded, preprocessed, or as pixels."""
     if spec.dtype == tf.string:
         return [_encoded(name) for name in _FILE_FORMATS]
     if spec.dtype.is_floating:
@@ -86,7 +86,7 @@ def _encoded(file_format):
 
 
 def photograph():
-    """Make a picture that resembles a photograph in its areas, edges, grain and file size."""
+    """Make a picture with the areas, edges, grain and file size of a photograph."""
     rng = np.random.default_rng(0)
     areas = Image.fromarray(rng.integers(0, 256, (6, 8, 3), "uint8"))
     height, width = _SIZE

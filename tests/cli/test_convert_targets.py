@@ -124,7 +124,7 @@ def test_what_is_read_is_never_replaced(flags, tmp_path, capsys, unread):
         # Making the source may have warned.
         capsys.readouterr()
         error = error_of(capsys, "convert", source, target, *to, *flags)
-        assert "`target` must not be what the model is read from" in error
+        assert "`target` must not be the source" in error
         assert contents(tmp_path) == before
 
 

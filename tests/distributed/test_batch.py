@@ -71,7 +71,7 @@ def test_what_is_missing_or_damaged_is_written_again(arguments, expected, tmp_pa
     abandoned = output / ".part-00000.partial.0a.parquet"
     abandoned.write_bytes(b"")
     os.utime(abandoned, (0, 0))
-    assert "2 of 4 files are there already" in run(capsys, *arguments, "--output", output)
+    assert "2 of 4 files exist already" in run(capsys, *arguments, "--output", output)
     assert_same_rows(rows_of(output), expected)
     assert {path: path.stat().st_mtime_ns for path in times} == times
     assert not abandoned.exists()

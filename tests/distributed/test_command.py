@@ -52,7 +52,7 @@ def test_predictions_in_a_directory_of_the_name_of_the_dataset(path, tmp_path, m
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         printed = run(capsys, "predict", path, "digits", "--split", "test", "--output", "digits")
-    assert "1 of 1 files are there already" in printed
+    assert "1 of 1 files exist already" in printed
 
 
 @pytest.mark.parametrize(("model", "images"), [("model.keras", "missing"), ("no.keras", "photos")])

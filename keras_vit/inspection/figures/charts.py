@@ -1,4 +1,4 @@
-"""Charts of results: a confusion matrix, costs by image size, studies."""
+"""Draw charts of results: confusion matrices, costs by image size, and studies."""
 
 import re
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_vit.inspection.figures.drawing import new_figure, save_figure, shortened
 
-# Up to so many classes, every class is named, and every cell shows its number of images.
+# Greatest numbers of classes to name all of them, and to print the numbers of images in the cells.
 NAMED = 40
 NUMBERED = 20
 LONGEST_NAME = 24
@@ -15,8 +15,8 @@ LONGEST_NAME = 24
 def draw_confusion(matrix, class_names, path):
     """Draw a confusion matrix: rows are classes, columns predictions, colors shares of a row.
 
-    With up to 20 classes the cells show their numbers of images. With more than 40 classes only
-    some of the names are shown.
+    With up to 20 classes, the cells show their numbers of images. With more than 40 classes, only
+    some names are shown.
 
     Args:
         matrix: integers `(classes, classes)` from `keras_vit.evaluation.metrics.confusion_matrix`.
@@ -27,7 +27,7 @@ def draw_confusion(matrix, class_names, path):
 
     side = 3.5 + 0.22 * min(max(len(class_names), 10), 2 * NAMED)
     axis = new_figure(side + 1, side).subplots()
-    # The row of a class without images is empty.
+    # The row of a class without images has zeros.
     shares = 100 * matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     # Square roots make the few percent of a common mistake visible.
     drawn = axis.imshow(shares, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=100))
@@ -61,15 +61,15 @@ def draw_costs(costs, path):
     figure = new_figure(11, 4.5)
     speed, memory = figure.subplots(1, 2)
     for model, task in dict.fromkeys((cost.model, cost.task) for cost in costs):
-        found = [cost for cost in costs if (cost.model, cost.task) == (model, task)]
+        line = [cost for cost in costs if (cost.model, cost.task) == (model, task)]
         label = f"{model}, {task}"
-        measured = [cost for cost in found if cost.points]
+        measured = [cost for cost in line if cost.points]
         sizes = [cost.image_size for cost in measured]
         speed.plot(sizes, [cost.best[1] for cost in measured], "o-", label=label)
-        # The axis has no place for 0.
-        known = [cost for cost in found if cost.largest_batch]
-        sizes = [cost.image_size for cost in known]
-        memory.plot(sizes, [cost.largest_batch for cost in known], "o-", label=label)
+        # A logarithmic axis cannot show 0.
+        fitting = [cost for cost in line if cost.largest_batch]
+        sizes = [cost.image_size for cost in fitting]
+        memory.plot(sizes, [cost.largest_batch for cost in fitting], "o-", label=label)
     for axis, name in ((speed, "Images per second"), (memory, "Largest batch")):
         axis.set(xlabel="Image size (pixels)", ylabel=name, yscale="log")
         axis.set_xticks(sorted({cost.image_size for cost in costs}))
@@ -79,9 +79,9 @@ def draw_costs(costs, path):
 
 
 def short_labels(names):
-    """Return a dictionary from names to labels, without the sizes in parentheses.
+    """Return a dictionary from names to labels without the sizes in parentheses.
 
-    Names that differ in these sizes alone stay whole.
+    If names differ only in these sizes, all names stay whole.
 
     Example:
     >>> list(short_labels(["ViT_Ti16(depth=6), none", "ViT_Ti16(depth=6), 1-D"]).values())
@@ -96,7 +96,7 @@ def draw_study(panels, title, path):
 
     Args:
         panels: dictionary from names of panels, drawn above each other, to dictionaries from names
-            of settings to lists of accuracies, from 0 to 1, or of `None`, which is not drawn.
+            of settings to lists of accuracies from 0 to 1. A list with `None` is not drawn.
         title: title of the figure.
         path: path of the PNG file to write.
     """
@@ -105,9 +105,9 @@ def draw_study(panels, title, path):
     figure = new_figure(width, 0.6 + 3.9 * len(panels))
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     for axis, (name, accuracies) in zip(axes, panels.items(), strict=True):
-        for place, found in enumerate(accuracies.values()):
-            if None not in found:
-                _draw_seeds(axis, place, 100 * np.array(found))
+        for position, values in enumerate(accuracies.values()):
+            if None not in values:
+                _draw_seeds(axis, position, 100 * np.array(values))
         axis.set_ylabel(name)
         axis.grid(alpha=0.3)
     axes[-1].set_xticks(range(len(settings)), [name.replace(", ", ",\n") for name in settings])
@@ -116,12 +116,12 @@ def draw_study(panels, title, path):
     save_figure(figure, path)
 
 
-def _draw_seeds(axis, place, points):
+def _draw_seeds(axis, x, points):
     """Draw the results of several seeds above each other, and their mean."""
     mean = np.mean(points)
-    axis.scatter([place] * len(points), points, s=28, color="tab:blue", alpha=0.7, zorder=2)
-    axis.hlines(mean, place - 0.25, place + 0.25, color="black", zorder=3)
-    axis.annotate(f"{mean:.1f}", (place + 0.28, mean), va="center", fontsize=9)
+    axis.scatter([x] * len(points), points, s=28, color="tab:blue", alpha=0.7, zorder=2)
+    axis.hlines(mean, x - 0.25, x + 0.25, color="black", zorder=3)
+    axis.annotate(f"{mean:.1f}", (x + 0.28, mean), va="center", fontsize=9)
 
 
 def draw_scaling(exaflops, accuracies, title, path, label="Test accuracy (%)"):
@@ -138,14 +138,14 @@ def draw_scaling(exaflops, accuracies, title, path, label="Test accuracy (%)"):
         Figure 5 of the ViT paper (arXiv 2010.11929).
     """
     axis = new_figure(8, 5).subplots()
-    for name, found in accuracies.items():
-        points, point = 100 * np.array(found), (exaflops[name], 100 * np.mean(found))
-        axis.scatter([point[0]] * len(found), points, s=16, alpha=0.4, color="tab:blue")
-        axis.scatter(*point, color="tab:blue")
-        # Labels are on the side towards the middle.
-        is_right = point[0] ** 2 > min(exaflops.values()) * max(exaflops.values())
+    for name, values in accuracies.items():
+        points, mean = 100 * np.array(values), (exaflops[name], 100 * np.mean(values))
+        axis.scatter([mean[0]] * len(values), points, s=16, alpha=0.4, color="tab:blue")
+        axis.scatter(*mean, color="tab:blue")
+        # Write each label on the side towards the middle of the axis.
+        is_right = mean[0] ** 2 > min(exaflops.values()) * max(exaflops.values())
         options = {"ha": "right" if is_right else "left", "textcoords": "offset points"}
-        axis.annotate(name, point, (-7 if is_right else 7, -3), fontsize=9, **options)
+        axis.annotate(name, mean, (-7 if is_right else 7, -3), fontsize=9, **options)
     axis.set_xscale("log")
     axis.margins(x=0.1)
     axis.set(xlabel="Compute of the training (exaFLOPs)", ylabel=label, title=title)
@@ -157,8 +157,8 @@ def draw_data_sizes(rows, panels, title, path):
     """Draw accuracies by the number of training images, one line per model.
 
     Args:
-        rows: dictionaries with `model`, `images` and the panels' columns, which are from 0 to 1;
-            one per seed.
+        rows: dictionaries, one per seed, with `model`, `images`, and accuracies from 0 to 1 in the
+            columns of the panels.
         panels: dictionary from names of panels to their columns.
         title: title of the figure.
         path: path of the PNG file to write.
@@ -184,10 +184,10 @@ def draw_data_sizes(rows, panels, title, path):
 
 def _draw_line(axis, rows, column, label):
     """Draw a point for each row, and a line through the means."""
-    found = {}
+    accuracies = {}
     for row in rows:
-        found.setdefault(row["images"], []).append(100 * row[column])
-    sizes = sorted(found)
-    (line,) = axis.plot(sizes, [np.mean(found[size]) for size in sizes], label=label)
-    points = [(size, value) for size in sizes for value in found[size]]
+        accuracies.setdefault(row["images"], []).append(100 * row[column])
+    sizes = sorted(accuracies)
+    (line,) = axis.plot(sizes, [np.mean(accuracies[size]) for size in sizes], label=label)
+    points = [(size, value) for size in sizes for value in accuracies[size]]
     axis.scatter(*zip(*points, strict=True), s=16, alpha=0.5, color=line.get_color())

@@ -1,6 +1,6 @@
-"""Pictures of images, and of what a model makes of them, drawn with matplotlib.
+"""Draw images with a model's predictions, and the helpers of all figures.
 
-`pip install 'keras-vit-zoo[plots]'` installs it.
+Figures need matplotlib: `pip install 'keras-vit-zoo[plots]'`.
 """
 
 import importlib.util
@@ -19,11 +19,11 @@ from keras_vit.models.structure import token_grid
 
 COLUMNS = 6
 SHEET_COLUMNS = 8
-# Images of a figure of masked patches.
+# Greatest number of images in a figure of masked patches.
 MOST_MASKED = 8
 # A color in [-1, 1] that is rare in gray images and photographs.
 BLUE = (-0.3, -0.1, 0.2)
-# Share of the colors of classes over an image.
+# Opacity of the colors of classes over an image.
 OPACITY = 0.6
 
 
@@ -61,24 +61,24 @@ def draw_tiles(figure, columns, pictures, titles, **style):
 
 
 def save_figure(figure, path):
-    """Write a figure atomically, as PNG without a suffix; a `$` is drawn as it is."""
+    """Write a figure atomically, by default as PNG. A `$` in a text is not a formula."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
-        # The numbers of logarithmic axes are formulas, which are made when the figure is drawn.
+        # The labels of logarithmic axes are formulas, but are made later, by `savefig`.
         if "$" in text.get_text():
             text.set_parse_math(False)
     path = pathlib.Path(path).resolve()
-    # Matplotlib adds this suffix too.
+    # As matplotlib does, for a path without a suffix.
     path = path if path.suffix else path.with_suffix(".png")
     with replacing(path) as partial, warnings.catch_warnings():
-        # Few fonts have emoji, which may be in the name of a class.
+        # Class names may have emoji, which few fonts have.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figure.savefig(partial, dpi=120)
 
 
 def shortened(name, length):
-    """Return a name, cut to a length if it is longer.
+    """Cut a name to a length.
 
     Example:
     >>> from keras_vit.inspection.figures.drawing import shortened
@@ -89,7 +89,7 @@ def shortened(name, length):
 
 
 def as_picture(image):
-    """Return RGB in [0, 1] for an image in [-1, 1] with one or three channels."""
+    """Return an image in [-1, 1], with one or three channels, as RGB in [0, 1]."""
     image = np.clip((np.asarray(image, "float32") + 1) / 2, 0, 1)
     return np.repeat(image, 3 // image.shape[-1], axis=-1)
 
@@ -119,7 +119,7 @@ def draw_predictions(model, images, labels, class_names, path):
 
 
 def draw_mistakes(images, labels, predicted, probabilities, class_names, path):
-    """Draw images with the class that a model predicts, and their own class.
+    """Draw images with the class that a model predicts and the true class.
 
     Args:
         images: array `(batch, height, width, 3)` in [-1, 1] of at least one image.
@@ -159,7 +159,7 @@ def draw_contact_sheet(groups, class_names, path):
 
 
 def _name_label(label, class_names):
-    """Return the name of a class or, for soft labels, of all classes with a share."""
+    """Return the name of a class or, for soft labels, the shares of classes."""
     if np.ndim(label) == 0:
         return class_names[label]
     shares = zip(class_names, label, strict=True)
@@ -167,7 +167,7 @@ def _name_label(label, class_names):
 
 
 def draw_neighbors(rows, path):
-    """Draw a row for each image: itself, and the images that were found for it.
+    """Draw a row for each image: the image, and the images that are similar to it.
 
     Args:
         rows: list of rows; a row is a list of `(pixels, caption)`, uint8 pixels of any size and a
@@ -177,8 +177,8 @@ def draw_neighbors(rows, path):
     columns, longest = max(map(len, rows)), 24
     figure = new_figure(1.7 * columns, 1.9 * len(rows))
     axes = empty_axes(figure, len(rows), columns).reshape(len(rows), columns)
-    for row, places in zip(rows, axes, strict=True):
-        for (pixels, caption), axis in zip(row, places, strict=False):
+    for row, axis_row in zip(rows, axes, strict=True):
+        for (pixels, caption), axis in zip(row, axis_row, strict=False):
             axis.imshow(pixels)
             # The end of a path is more informative than its beginning.
             lines = [
@@ -190,11 +190,11 @@ def draw_neighbors(rows, path):
 
 
 def draw_masks(images, masks, class_names, path):
-    """Draw each image next to the image with its mask over it, and a legend of the classes.
+    """Draw each image, and next to it the image under its mask, with a legend of the classes.
 
     Args:
         images: list of uint8 arrays `(height, width, 3)`.
-        masks: list of int arrays `(height, width)`; other values than classes have no color.
+        masks: list of int arrays `(height, width)`; values that are not classes have no color.
         class_names: name of each class.
         path: path of the PNG file to write.
     """
@@ -211,8 +211,8 @@ def draw_masks(images, masks, class_names, path):
         for axis in axes:
             axis.imshow(image)
         axes[1].imshow(layer)
-    there = np.unique(np.concatenate([mask.ravel() for mask in masks]))
-    handles = [Patch(color=colors[n], label=class_names[n]) for n in there if n < count]
+    present = np.unique(np.concatenate([mask.ravel() for mask in masks]))
+    handles = [Patch(color=colors[n], label=class_names[n]) for n in present if n < count]
     figure.legend(handles=handles, loc="outside right upper")
     save_figure(figure, path)
 
@@ -220,8 +220,7 @@ def draw_masks(images, masks, class_names, path):
 def draw_masked_patches(predictor, batch, path):
     """Draw images, their corrupted inputs, the predictions and the targets.
 
-    Masked patches of the inputs are blue. Patches that were not corrupted look the same in all
-    rows.
+    Masked patches of the inputs are blue. Uncorrupted patches look the same in all rows.
 
     Args:
         predictor: a model from `masked_patch_predictor`.
@@ -242,15 +241,15 @@ def draw_masked_patches(predictor, batch, path):
     images = _cut(inputs["images"], grid)
     corruption = inputs["corruption"][..., None, None, None]
     is_corrupted = weights.reshape(*weights.shape[:2], -1)[..., 0] > 0
-    taken = np.take_along_axis(images, np.maximum(corruption, 0), axis=1)
+    replacements = np.take_along_axis(images, np.maximum(corruption, 0), axis=1)
     rows = {
         "Images": images,
-        "What the model sees": np.where(corruption < 0, BLUE, taken),
+        "What the model sees": np.where(corruption < 0, BLUE, replacements),
         "What it predicts": _fill(images, is_corrupted, predictions),
         "What was to be predicted": _fill(images, is_corrupted, targets),
     }
     height = 1.6 * images.shape[2] * grid[0] / (images.shape[3] * grid[1]) + 0.3
-    # At least wide enough for the titles.
+    # Wide enough for the titles.
     figure = new_figure(1.6 * max(len(images), 4), height * len(rows))
     for part, (title, patches) in zip(figure.subfigures(len(rows), 1), rows.items(), strict=True):
         part.suptitle(title)
@@ -288,10 +287,10 @@ def _join(patches, grid):
 
 
 def decode_colors(classes):
-    """Return the colors in the middle of classes.
+    """Return the middle color of each class of colors.
 
     Args:
-        classes: int array `(...)` with values from 0 to 511, as of
+        classes: int array `(...)` with values from 0 to 511, from
             `keras_vit.data.corruption.encode_colors`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Figures of the analyses: filters, position embeddings, and attention."""
+"""Draw the analyses of a model: filters, position embeddings and attention."""
 
 import numpy as np
 import scipy.ndimage
@@ -17,7 +17,7 @@ FILTER_COLUMNS = 7
 TILES_SIZE = 9.0
 MOST_TILES = 16
 ROLLOUT_COLUMNS = 4
-# More names than these would fill the figure.
+# A legend of more heads would fill the figure.
 MOST_NAMED_HEADS = 16
 
 
@@ -46,15 +46,14 @@ def draw_filters(components, shares, path):
 
 
 def draw_position_similarity(similarity, path):
-    """Draw the similarity of position embeddings: one tile per patch, in its place.
+    """Draw the similarity of position embeddings: one tile per patch, at its position.
 
-    Only some rows and columns of a large grid are drawn, at equal distances.
+    Of a large grid, at most `MOST_TILES` rows and columns are drawn, at equal distances.
 
     Args:
         similarity: array `(rows, columns, rows, columns)` from `position_similarity`.
         path: path of the PNG file to write.
     """
-    # At most `MOST_TILES` rows and columns, at equal distances.
     rows, columns = (range(0, n, -(-n // MOST_TILES)) for n in similarity.shape[:2])
     shape = len(rows) * similarity.shape[2], len(columns) * similarity.shape[3]
     scale = TILES_SIZE / max(shape)
@@ -107,15 +106,15 @@ def draw_attention_distance(distances, path):
 
 
 def draw_rollout(images, rollout, path, titles=None):
-    """Draw images, each next to its attention rollout over the image.
+    """Draw images, and next to each image its attention rollout over it.
 
-    Colors range from 0 to the greatest value of each image.
+    The colors range from 0 to the greatest value of each image.
 
     Args:
         images: array `(count, height, width, channels)` in [-1, 1].
         rollout: array `(count, rows, columns)` from `attention_rollout`.
         path: path of the PNG file to write.
-        titles: text to write above each image, such as its class; `None` for none.
+        titles: title of each image, such as its class; `None` for no titles.
 
     Reference:
         Figure 6 and appendix D.8 of the ViT paper (arXiv 2010.11929).
@@ -131,12 +130,12 @@ def draw_rollout(images, rollout, path, titles=None):
     pairs = empty_axes(figure, rows, 2 * columns).reshape(-1, 2)[: len(images)]
     rows = zip(pairs, images, rollout, titles or [""] * len(images), strict=True)
     for (left, right), image, weights, title in rows:
-        # The title may span both pictures.
+        # A title may span both pictures.
         left.set_title(shortened(title, 40), fontsize=8, loc="left")
         picture = as_picture(image)
         left.imshow(picture)
         shares = upsample(weights / max(weights.max(), 1e-12), (height, width))
-        # The paper's mask would show nothing on dark images.
+        # Blend colors, because the paper's mask shows nothing on dark images.
         colors = colormaps["viridis"](shares)[..., :3]
         right.imshow(0.4 * picture + 0.6 * colors)
     figure.suptitle("Input, and attention rollout over it (dark: nothing, yellow: most)")
@@ -146,13 +145,13 @@ def draw_rollout(images, rollout, path, titles=None):
 def draw_heads(image, scores, grid, path, query=0):
     """Draw the attention of a token to the patches of an image, in each head of each block.
 
-    A cross marks the token if it is a patch. Each map is scaled to its own greatest value, because
+    A cross marks the token if it is a patch. Each map is scaled to its greatest value, because
     heads differ in their attention to patches.
 
     Args:
         image: array `(height, width, channels)` in [-1, 1].
         scores: dictionary from names of blocks to arrays `(heads, tokens, tokens)`, from
-            `attention_maps` for that image.
+            `attention_maps` for the image.
         grid: `(rows, columns)` of the patches.
         path: path of the PNG file to write.
         query: index of the attending token, such as 0 for the class token.
@@ -184,6 +183,6 @@ def draw_heads(image, scores, grid, path, query=0):
 
 
 def upsample(weights, size):
-    """Return a map of patches at the size of the image, linear between the patches' centers."""
+    """Resize a map of patches to the size of the image, linearly between the patches' centers."""
     factors = [pixels / count for pixels, count in zip(size, weights.shape, strict=True)]
     return scipy.ndimage.zoom(weights, factors, order=1, mode="nearest", grid_mode=True)

@@ -1,4 +1,4 @@
-"""The table of export formats, and how an export lies in its directory.
+"""The table of export formats, and the layout of an export's directory.
 
 `DIRECTORY/VERSION/` holds the file of its format, `model.json`, and `assets/labels.txt`. The table
 needs neither Keras nor TensorFlow: the module of a format is imported when it is used.
@@ -12,16 +12,16 @@ from collections.abc import Mapping
 
 SIGNATURES = ("bytes", "uint8", "float", "features")
 USUAL_SIGNATURES = ("bytes", "uint8", "float")
-# The limit of Protocol Buffers messages and of FlatBuffers, less some room for the graph.
+# The limit of Protocol Buffers and FlatBuffers, less some room for the graph.
 MAX_BYTES = 2**31 - 2**26
-# SavedModels have their assets in this folder.
+# In the assets folder of SavedModels.
 LABELS = "assets/labels.txt"
 METADATA_FILE = "model.json"
 
 
 @contextlib.contextmanager
-def needing(extra):
-    """Name the extra of this package that installs a module whose import fails."""
+def requiring_extra(extra):
+    """If an import fails, raise an error that names the extra to install."""
     try:
         yield
     except ImportError as error:
@@ -44,10 +44,10 @@ class Precision:
 
 @dataclasses.dataclass(frozen=True)
 class ExportFormat:
-    """A row of the table.
+    """A format of exports.
 
-    Most formats take preprocessed images, and return logits or features. Those with signatures
-    decode and preprocess images themselves, as TF Serving needs it.
+    Most formats take preprocessed images, and return logits or features. Formats with signatures
+    also decode and preprocess images, for TF Serving.
 
     Args:
         name: value of `format`, and name of the extra with its packages (not for `saved_model`).
@@ -55,13 +55,13 @@ class ExportFormat:
         module: name of the module with two functions:
             `write(model, path, scratch, **settings)` writes the file `path` and perhaps others next
             to it, with temporary files in the directory `scratch`. `settings` are `quantize` and
-            `images` (float32, or `None`), or those of `saved_model.write`.
+            `images` (float32, or `None`), or the settings of `saved_model.write`.
             `load(path, output)` returns `(run, image_shape, batch_size)`: `run` maps float32 images
             `(n, height, width, 3)`, n > 0, to a dictionary of arrays. An `image_shape` of `None`
             stands for a list of encoded images, and a `batch_size` of `None` for any n.
         has_signatures: whether the format answers requests with encoded images.
         precisions: the choices of `quantize`, a dictionary from names to `Precision`.
-        max_bytes: largest size of the weights in float32; `None` for no limit.
+        max_bytes: greatest size of the weights in float32; `None` for no limit.
     """
 
     name: str
@@ -73,7 +73,7 @@ class ExportFormat:
 
     @property
     def implementation(self):
-        """The module."""
+        """The module of the format."""
         return importlib.import_module(self.module)
 
 
@@ -101,7 +101,7 @@ FORMATS = {row.name: row for row in _ROWS}
 
 
 def format_of(version):
-    """Return the row of the format of a version, `None` for a directory without a model."""
+    """Return the `ExportFormat` of a version, or `None` for a directory without a model."""
     rows = (row for row in FORMATS.values() if (version / row.file_name).is_file())
     return next(rows, None)
 
@@ -121,18 +121,18 @@ def version_folders(directory):
 
 
 def find_export(path):
-    """Return the directory of the version of an export that a path means, or `None`.
+    """Return the directory of the version of an export at a path, or `None` for other paths.
 
     Args:
         path: path of a version, of a file that identifies its format, or of a directory of
-            versions, whose newest is meant.
+            versions, for its newest version.
     """
     path = pathlib.Path(path).expanduser()
     if path.is_file() and any(path.name == row.file_name for row in FORMATS.values()):
         return path.parent
     if format_of(path):
         return path
-    # Like TF Serving: "007" is version 7, and if the newest cannot be served, none is.
+    # As in TF Serving, "007" is version 7, and if the newest version is broken, none is used.
     versions = version_folders(path)
     if not any(format_of(folder) for _, folder in versions):
         return None

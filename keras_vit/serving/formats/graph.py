@@ -1,4 +1,4 @@
-"""A model as a TensorFlow graph that the converters of other formats can read."""
+"""Write a model as a TensorFlow graph for the converters of the other formats."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def gelu_erf(x):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class UnfusedZeroPadding2D(keras.layers.ZeroPadding2D):
-    """Zero padding that stays zero in front of a max-pooling.
+    """Zero padding that stays zero before a max-pooling.
 
     ONNX Runtime merges a padding and the pooling after it into one operation, which pads with minus
     infinity (microsoft/onnxruntime#18136) and changes BiT's logits by 1e-3. It does not recognize
@@ -40,7 +40,7 @@ class UnfusedZeroPadding2D(keras.layers.ZeroPadding2D):
 
 
 def portable(model):
-    """Copy a model, to compute in float32 by operations that every format has.
+    """Copy a model, to compute in float32 with operations that every format has.
 
     All weights of the copy are trainable, except the states of random generators.
     """
@@ -65,8 +65,8 @@ def float32_bytes(model):
 def write_graph(model, path, with_weights=True, sums_by_matmul=False):
     """Write a model as a SavedModel that a converter can read.
 
-    Its one signature maps `images`, float32 `(batch, height, width, 3)`, to what `output_name`
-    says, float32 `(batch, ...)`. Converters know the operations of TensorFlow, but not the XLA
+    Its one signature maps `images`, float32 `(batch, height, width, 3)`, to the logits or the
+    features, float32 `(batch, ...)`. Converters can read TensorFlow's operations, but not the XLA
     call that JAX exports: on the other backends a subprocess writes the graph with TensorFlow.
 
     Args:
@@ -74,7 +74,7 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
         path: path of the SavedModel's directory, which must not exist.
         with_weights: whether the graph contains the weights. If not, it has inputs `weight_0`,
             `weight_1` ... in the order of `model.trainable_variables`.
-        sums_by_matmul: whether GroupNorm sums by products of matrices, as it does in TensorFlow.
+        sums_by_matmul: whether GroupNorm computes sums as matrix products, as in TensorFlow.
             OpenVINO transposes the images around each product, which takes as long as the
             convolutions.
     """
@@ -85,16 +85,15 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
     with tempfile.TemporaryDirectory(dir=pathlib.Path(path).parent) as scratch:
         file = pathlib.Path(scratch) / "model.keras"
         model.save(file)
-        # This process uses the accelerator's memory, and a conversion needs none.
+        # Hide the accelerator, whose memory this process uses: a conversion does not need it.
         environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, "-m", __name__, file, path, json.dumps(options)]
         command = [str(part) for part in command]
-        # Its output is shown only after an error.
-        found = subprocess.run(
+        result = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False
         )
-        if found.returncode:
-            raise RuntimeError(f"TensorFlow could not write the graph:\n{found.stderr}")
+        if result.returncode:
+            raise RuntimeError(f"TensorFlow could not write the graph:\n{result.stderr}")
 
 
 def _write_saved_model(model, path, with_weights, sums_by_matmul):

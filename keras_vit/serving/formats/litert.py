@@ -8,11 +8,10 @@ from keras_vit.serving.formats.graph import portable, write_graph
 
 
 def write(model, path, scratch, quantize, images):
-    """Write a model as a LiteRT file; the arguments are those of `ExportFormat`.
+    """Write a model as a LiteRT file; see `ExportFormat`.
 
-    In int8 the weights are int8, and the ranges of the activations are measured in each call. With
-    ranges that are measured beforehand, LayerNorm and softmax would be in int8 too, and less
-    accurate.
+    In int8, the weights are int8 and the ranges of the activations are measured in each call. With
+    calibrated ranges, LayerNorm and softmax would be int8 too, and less accurate.
     """
     write_graph(portable(model), scratch / "graph")
     converter = tf.lite.TFLiteConverter.from_saved_model(str(scratch / "graph"))

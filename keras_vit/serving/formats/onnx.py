@@ -7,36 +7,34 @@ from keras import ops
 from keras_vit.serving.formats import MAX_BYTES
 from keras_vit.serving.formats.graph import SIGNATURE, float32_bytes, portable, write_graph
 
-# The newest whose operations tf2onnx knows.
+# The newest opset that tf2onnx supports.
 OPSET = 18
 # Smaller tensors, such as shapes, stay in the graph, where runtimes need them.
 SMALL_BYTES = 1024
 
 
 def write(model, path, scratch, quantize, images):
-    """Write a model as an ONNX file; the arguments are those of `ExportFormat`.
+    """Write a model as an ONNX file; see `ExportFormat`.
 
     If the weights take more than `MAX_BYTES`, they are in `model.onnx.data`.
     """
-    # For one image, BiT in int8 takes ONNX Runtime 27 ms with products and 40 without. In float32
-    # it is faster without.
+    # In int8, ONNX Runtime takes 27 ms for an image of BiT with matrix products, and 40 ms without.
+    # In float32 it is faster without.
     converted = convert(portable(model), scratch, sums_by_matmul=quantize == "int8")
     if quantize is not None:
-        exact = scratch / "float32.onnx"
-        save(converted, exact)
+        file = scratch / "float32.onnx"
+        save(converted, file)
         is_large = float32_bytes(model) > MAX_BYTES
         is_int8 = quantize == "int8"
-        converted = in_int8(exact, images, is_large) if is_int8 else in_float16(exact, is_large)
+        converted = in_int8(file, images, is_large) if is_int8 else in_float16(file, is_large)
     save(converted, path)
 
 
 def convert(model, scratch, sums_by_matmul=False):
     """Convert a result of `portable` to an `onnx.ModelProto` with the input `images`.
 
-    `sums_by_matmul` is that of `write_graph`.
-
-    The weights join the graph after the conversion: tf2onnx would copy them in each of its passes,
-    and take forty times the memory of the model.
+    The weights are added after the conversion: tf2onnx would copy them in each of its passes, and
+    take forty times the memory of the model. `sums_by_matmul` is as in `write_graph`.
     """
     import tf2onnx
 
@@ -64,7 +62,7 @@ def convert(model, scratch, sums_by_matmul=False):
 
 
 def save(model, path):
-    """Write an `onnx.ModelProto`; weights beyond `MAX_BYTES` move from it to `<path>.data`."""
+    """Write an `onnx.ModelProto`; if its weights exceed `MAX_BYTES`, move them to `<path>.data`."""
     from onnx.external_data_helper import set_external_data
 
     sizes = [len(tensor.raw_data) for tensor in model.graph.initializer]
@@ -80,10 +78,10 @@ def save(model, path):
 
 
 def in_int8(path, images, is_large):
-    """Return a model with the products of activations and weights in int8.
+    """Return a model that multiplies activations and weights in int8.
 
-    Products of activations with each other, as in attention, stay float32: they take little of
-    the time, and would cause most of the error.
+    Products of activations with each other, as in attention, stay float32: they take
+    little time, and would cause most of the error.
     """
     from onnxruntime.quantization import QuantType, quantize_static
 
@@ -101,7 +99,7 @@ def in_int8(path, images, is_large):
         ImageReader(images),
         nodes_to_quantize=nodes,
         per_channel=True,
-        # CPUs of x86 multiply unsigned activations faster.
+        # x86 CPUs multiply unsigned activations faster.
         activation_type=QuantType.QUInt8,
         use_external_data_format=is_large,
     )
@@ -109,7 +107,7 @@ def in_int8(path, images, is_large):
 
 
 def in_float16(path, is_large):
-    """Return a model in float16, except its input, its output and what would overflow.
+    """Return a model in float16, except its input, its output and nodes that would overflow.
 
     Normalizations compute squares of values that can exceed 255 in large models. They stay float32,
     as does the softmax, like under Keras's mixed precision.
@@ -119,14 +117,14 @@ def in_float16(path, is_large):
 
     prepared = _prepare(path, is_large)
     graph = onnx.load(prepared, load_external_data=False).graph
-    kept = [node.name for node in graph.node if "norm" in node.name or node.op_type == "Softmax"]
-    # Shapes of a large model can only be inferred from a path.
-    model = convert_float_to_float16(str(prepared), keep_io_types=True, node_block_list=kept)
-    # If two nodes that stay float32 share an input, it is converted twice under the same name.
+    exact = [node.name for node in graph.node if "norm" in node.name or node.op_type == "Softmax"]
+    # The shapes of a large model can only be inferred from a path.
+    model = convert_float_to_float16(str(prepared), keep_io_types=True, node_block_list=exact)
+    # An input that two float32 nodes share is converted twice, under the same name.
     nodes = {node.output[0]: node for node in model.graph.node}
     del model.graph.node[:]
     model.graph.node.extend(nodes.values())
-    # Values between two such nodes would pass through float16.
+    # Values between two float32 nodes would pass through float16.
     result = OnnxModel(model)
     result.remove_cascaded_cast_nodes()
     result.topological_sort()
@@ -146,14 +144,14 @@ class ImageReader:
 
 
 def _prepare(path, is_large):
-    """Write a file next to an ONNX file in which what depends only on weights is precomputed.
+    """Write a copy of an ONNX file in which all nodes that depend only on weights are precomputed.
 
-    This includes BiT's standardized kernels, whose variances float16 cannot represent.
+    These include BiT's standardized kernels, whose variances float16 cannot represent.
     """
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     prepared = path.with_name("prepared.onnx")
-    # Symbolic shapes are not needed, and inferring them takes a model of less than 2 GB.
+    # Symbolic shapes are not needed, and cannot be inferred for a model of 2 GB or more.
     quant_pre_process(
         str(path),
         str(prepared),
@@ -170,7 +168,7 @@ def load(path, output):
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (images,) = session.get_inputs()
-    names = [found.name for found in session.get_outputs()]
+    names = [node.name for node in session.get_outputs()]
     image_shape = tuple(n if isinstance(n, int) else None for n in images.shape[1:])
 
     def run(batch):

@@ -8,12 +8,12 @@ from openvino import opset13
 from keras_vit.models.structure import has_blocks
 from keras_vit.serving.formats.graph import portable, write_graph
 
-# Where an OpenVINO file records in which precision it is to be computed.
+# The field of an OpenVINO file for the precision in which to compute it.
 PRECISION_KEY = ["runtime_options", "INFERENCE_PRECISION_HINT"]
 
 
 def write(model, path, scratch, quantize, images):
-    """Write a model as OpenVINO files; the arguments are those of `ExportFormat`."""
+    """Write a model as OpenVINO files; see `ExportFormat`."""
     write_graph(portable(model), scratch / "graph")
     converted = ov.convert_model(str(scratch / "graph"))
     if quantize == "int8":
@@ -23,19 +23,19 @@ def write(model, path, scratch, quantize, images):
             converted,
             nncf.Dataset(images[:, None]),
             subset_size=len(images),
-            # Ranges that need not be symmetric; for Transformers this is NNCF's default.
+            # Allow asymmetric ranges, as NNCF does for Transformers by default.
             preset=nncf.QuantizationPreset.MIXED,
             # NNCF treats outliers in Transformers specially.
             model_type=nncf.ModelType.TRANSFORMER if has_blocks(model) else None,
         )
     elif quantize == "bfloat16":
         _keep_weights_in_bfloat16(converted)
-    # By default it would round weights to float16.
+    # By default OpenVINO rounds weights to float16.
     ov.save_model(converted, str(path), compress_to_fp16=quantize == "float16")
 
 
 def _keep_weights_in_bfloat16(model):
-    """Round the kernels, and record that the model is to be computed in bfloat16."""
+    """Round the kernels to bfloat16, and record to compute the model in bfloat16."""
     for node in model.get_ordered_ops():
         is_constant = node.get_type_name() == "Constant"
         if is_constant and node.get_element_type() == ov.Type.f32 and node.data.ndim > 1:
@@ -69,7 +69,7 @@ def load(path, output):
 def _core():
     """Return one `openvino.Core` for the process.
 
-    When OpenVINO 2026.4 unloads its CPU plugin, it leaves the thread a freed stack for signals: a
-    later Ctrl-C would crash the process.
+    When OpenVINO 2026.4 unloads its CPU plugin, it frees the thread's signal stack, and a later
+    Ctrl-C would crash the process.
     """
     return ov.Core()

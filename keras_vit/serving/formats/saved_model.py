@@ -1,4 +1,4 @@
-"""SavedModels, for TF Serving: they decode and preprocess images themselves."""
+"""SavedModels, for TF Serving: the graph also decodes and preprocesses images."""
 
 import dataclasses
 import pathlib
@@ -19,10 +19,7 @@ _IN_PARALLEL = 16
 
 
 def write(model, path, scratch, *, signatures, **settings):
-    """Write a SavedModel; the arguments are those of `ExportFormat` and `keras_vit.export`.
-
-    Other settings are those of `_Served`.
-    """
+    """Write a SavedModel; see `ExportFormat` and, for the settings, `_Served`."""
     if keras.backend.backend() == "torch":
         raise ValueError(
             "A SavedModel needs the backend tensorflow or jax: save the model as a .keras file and "
@@ -37,19 +34,20 @@ def write(model, path, scratch, *, signatures, **settings):
         served,
         str(path.parent),
         signatures=dict(zip(names, functions, strict=True)),
-        # Nobody trains it, and functions exported from JAX have no gradients that can be saved.
+        # An export is not trained, and gradients of functions from JAX cannot be saved.
         options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
     )
 
 
 @dataclasses.dataclass(eq=False)
 class _Served(tf.Module):
-    """A result of `in_tensorflow` that answers requests.
+    """The object that is saved: a model with the functions of its signatures.
 
     Args:
-        model: the result.
+        model: a result of `in_tensorflow`.
         image_size: `(height, width)` to which images are resized.
-        scratch: directory for the file of the class names, which must exist until this is saved.
+        scratch: directory for the file of the class names, which must exist until the object is
+            saved.
         image_spec: the `ImageSpec`.
         class_names: list of the names; `None` for a model without a head.
         thresholds: as in `ImageModel`.
@@ -103,7 +101,7 @@ class _Served(tf.Module):
 
     def answer_float(self, images):
         """Classify preprocessed images; refuse values that cannot be preprocessed pixels."""
-        # TensorFlow does not compare what a loaded signature gets with its shape.
+        # TensorFlow does not check the shape that a loaded signature receives.
         images = tf.ensure_shape(images, images.shape)
         # `reduce_max` may ignore NaN.
         sizes = tf.where(tf.math.is_nan(images), np.inf, tf.abs(images))
@@ -129,7 +127,7 @@ class _Served(tf.Module):
             return {"logits": logits, "masks": tf.argmax(logits, -1, tf.int32)}
         is_multilabel = self.thresholds is not None
         probabilities = tf.sigmoid(logits) if is_multilabel else tf.nn.softmax(logits)
-        # Not of the probabilities: two of them can be 1 where the logits differ.
+        # Rank the logits: two probabilities can be 1 where the logits differ.
         classes = tf.math.top_k(logits, self.top_k).indices
         answer = {
             "logits": logits,
@@ -144,7 +142,7 @@ class _Served(tf.Module):
         return answer
 
     def _decode(self, image_bytes):
-        """Return preprocessed images, with zeros for bad ones, and which of them are bad."""
+        """Return preprocessed images, with zeros for bad images, and whether each image is bad."""
         image_bytes = tf.ensure_shape(image_bytes, (self.batch_size,))
         count = tf.shape(image_bytes, out_type=tf.int64)[0]
         shape = (*self.image_size, 3)
@@ -153,24 +151,23 @@ class _Served(tf.Module):
             image = decode_in_graph(encoded, self.image_spec.antialias)
             return number, evaluation_image(image, self.image_size, self.image_spec)
 
-        found = (
+        decoded = (
             tf.data.Dataset.from_tensor_slices(image_bytes)
             .enumerate()
             .map(read, num_parallel_calls=_IN_PARALLEL)
             .ignore_errors()
-            # Without this, there would be no batch if all images are bad.
+            # One more image, so that there is a batch even if all images are bad.
             .concatenate(tf.data.Dataset.from_tensors((count, tf.zeros(shape))))
         )
-        numbers, images = found.batch(count + 1).get_single_element()
-        places = numbers[:, None]
-        rows = tf.stack([count + 1, *shape])
-        images = tf.scatter_nd(places, images, rows)[:count]
-        is_good = tf.scatter_nd(places, tf.ones_like(numbers), [count + 1])[:count]
+        numbers, images = decoded.batch(count + 1).get_single_element()
+        indices = numbers[:, None]
+        images = tf.scatter_nd(indices, images, tf.stack([count + 1, *shape]))[:count]
+        is_good = tf.scatter_nd(indices, tf.ones_like(numbers), [count + 1])[:count]
         images = tf.ensure_shape(images, (self.batch_size, *shape))
         return images, tf.ensure_shape(tf.equal(is_good, 0), (self.batch_size,))
 
     def _flagged(self, outputs, is_bad):
-        """Return the outputs with zeros for bad images and `is_bad`, or raise an error."""
+        """Return the outputs with zeros for bad images and with `is_bad`, or refuse bad images."""
         if not self.flags_bad_images:
             message = "Images that cannot be decoded, by their index in the batch:"
             refused = tf.debugging.Assert(
@@ -178,15 +175,15 @@ class _Served(tf.Module):
             )
             with tf.control_dependencies([refused]):
                 return {name: tf.identity(output) for name, output in outputs.items()}
-        kept = {
+        masked = {
             name: tf.where(_like(is_bad, output), tf.zeros_like(output), output)
             for name, output in outputs.items()
         }
-        return {**kept, "is_bad": is_bad}
+        return {**masked, "is_bad": is_bad}
 
 
 def _like(is_bad, output):
-    """Return a boolean of each image in the rank of an output."""
+    """Reshape one boolean per image to the rank of an output."""
     return tf.reshape(is_bad, (-1, *[1] * (output.shape.rank - 1)))
 
 
@@ -202,21 +199,21 @@ def in_tensorflow(model, path, batch_size):
     images = tf.TensorSpec((batch_size, *model.input_shape[1:]), "float32", name="images")
     if keras.backend.backend() == "jax":
         return _from_jax(answering, images, path)
-    made = tf.Module()
-    made.weights = [weight.value for weight in model.weights]
-    made.answer = tf.function(
+    module = tf.Module()
+    module.weights = [weight.value for weight in model.weights]
+    module.answer = tf.function(
         lambda images: answering(images, training=False), input_signature=[images], autograph=False
     )
-    return made
+    return module
 
 
 def _from_jax(model, images, path):
-    """Convert by Keras's archive, which can convert from JAX.
+    """Convert a model from JAX, with Keras's `ExportArchive`.
 
-    The archive adds signatures of its own, so it is written to a file and loaded again.
+    The archive adds its own signatures, so the model is written to a file and loaded again.
     """
     archive = keras.export.ExportArchive()
-    # By default JAX exports only for the platform that it runs on.
+    # By default JAX exports only for the platform it runs on.
     options = {"native_serialization_platforms": ("cpu", "cuda")}
     if None in model.input_shape[1:3]:
         height, width = token_stride(model)
@@ -230,27 +227,27 @@ def _from_jax(model, images, path):
 def load(path, output):
     """Load the signature that returns an output, by default `logits` or else `features`.
 
-    One of encoded images is preferred to preprocessed ones, and these to pixels. See
+    A signature that takes encoded images is preferred, then preprocessed images, then pixels. See
     `ExportFormat`.
     """
     loaded = tf.saved_model.load(str(path.parent))
-    served = {}
+    signatures = {}
     for name in ("logits", "features") if output is None else (output,):
         for key, function in loaded.signatures.items():
             ((argument, spec),) = function.structured_input_signature[1].items()
             if name in function.structured_outputs and argument in ("image_bytes", "images"):
-                served.setdefault(spec.dtype, (key, argument, spec.shape, name))
-        if served:
+                signatures.setdefault(spec.dtype, (key, argument, spec.shape, name))
+        if signatures:
             break
     else:
         raise ValueError(f"it has no signature of images that returns {output or 'logits'}")
-    dtype = next(dtype for dtype in (tf.string, tf.float32, tf.uint8) if dtype in served)
-    key, argument, shape, name = served[dtype]
+    dtype = next(dtype for dtype in (tf.string, tf.float32, tf.uint8) if dtype in signatures)
+    key, argument, shape, name = signatures[dtype]
     # The batch size of encoded images is recorded in the outputs only.
     batch_size = loaded.signatures[key].structured_outputs[name].shape[0]
 
     def run(images):
-        # A function is usable as long as the object that it was loaded with exists.
+        # A signature works only while the loaded object exists.
         outputs = loaded.signatures[key](**{argument: tf.constant(images)})
         if "is_bad" in outputs and np.any(outputs["is_bad"]):
             raise ValueError("The export cannot decode an image")
