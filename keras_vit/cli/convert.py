@@ -107,10 +107,8 @@ def card_metadata(model, source, has_new_head=False):
     from keras_vit.cli.export import export_metadata
 
     metadata = export_metadata(model, source)
-    origin = {
-        "source": metadata.get("trained_from", source),
-        "finetuned": "trained_from" in metadata,
-    }
+    is_finetuned = "trained_from" in metadata
+    origin = {"source": metadata.get("trained_from", source), "finetuned": is_finetuned}
     if has_new_head:
         return origin
     if "validation_accuracy" not in metadata:
@@ -118,10 +116,8 @@ def card_metadata(model, source, has_new_head=False):
     data = str(metadata["data"])
     # Do not publish paths of this machine.
     where = "" if "/" in data or "\\" in data else f", {data}"
-    return {
-        **origin,
-        "accuracy": f"{metadata['validation_accuracy']:.2%} on validation images{where}",
-    }
+    accuracy = f"{metadata['validation_accuracy']:.2%} on validation images{where}"
+    return {**origin, "accuracy": accuracy}
 
 
 def check_target(source, target, to, overwrite):

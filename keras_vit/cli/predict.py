@@ -129,8 +129,7 @@ class Predict(Command):
         if missing:
             num_images = sum(len(job.numbers(part)) for part in missing)
             if self.engine == "ray":
-                cluster = self.processes, self.address, self.gpus
-                broken = ray.write_parts_on_ray(job, missing, *cluster)
+                broken = ray.write_on_cluster(job, missing, self.processes, self.address, self.gpus)
             else:
                 with tqdm.tqdm(total=num_images, unit=" images") as bar:
                     broken = process_pool.write_parts(job, missing, self.processes, bar.update)

@@ -52,7 +52,7 @@ def _map(dataset, actor, argument, rows, workers, **options):
     )
 
 
-def write_parts_on_ray(job, parts, workers=2, address=None, num_gpus=0):
+def write_on_cluster(job, parts, workers=2, address=None, num_gpus=0):
     """Write parts of a job on a cluster; its machines must share the directories of the job.
 
     Args:

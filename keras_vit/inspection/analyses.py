@@ -251,8 +251,7 @@ def attention_rollout(model: keras.Model, images: Any, batch_size: int = 32) -> 
     >>> keras_vit.attention_rollout(model, np.zeros((2, 32, 32, 3))).shape
     (2, 2, 2)
     """
-    grid = token_grid(model, images)
-    probes = find_attention_pooling(model)
+    grid, probes = token_grid(model, images), find_attention_pooling(model)
 
     def roll_out(scores, inputs):
         steps = map(_with_residual, scores)
@@ -339,8 +338,7 @@ def position_similarity(model):
     >>> position_similarity(model).shape
     (2, 2, 2, 2)
     """
-    table = position_table(model)
-    grid = stored_grid(model)
+    table, grid = position_table(model), stored_grid(model)
     # The rows of the class token and of registers come first.
     table = table[-grid[0] * grid[1] :]
     lengths = np.linalg.norm(table, axis=1, keepdims=True)

@@ -100,18 +100,16 @@ def write_report(model, images, directory, verbose=0):
         drawn.append("position_similarity.png")
         draw_position_similarity(position_similarity(model), directory / drawn[-1])
     height, width = model.inputs[0].shape[1:3]
-    summary = f"{model.count_params():,} parameters, images of {height} x {width} pixels"
+    text = f"{model.count_params():,} parameters, images of {height} x {width} pixels"
     if token_grid(model) is not None:
         drawn += _draw_attention(model, images, directory, verbose)
-        summary += (
-            f", {len(find_blocks(model))} blocks; attention distance over {len(images)} images"
-        )
+        text += f", {len(find_blocks(model))} blocks; attention distance over {len(images)} images"
     # Figures that are left of an earlier report show another model.
     for name in FIGURES.keys() - {*drawn} if is_ours else ():
         (directory / name).unlink(missing_ok=True)
     sections = "\n".join(_section(directory / name) for name in drawn)
     template = string.Template(pathlib.Path(__file__).with_suffix(".html").read_text("utf-8"))
-    texts = {"name": html.escape(model.name), "summary": summary, "sections": sections}
+    texts = {"name": html.escape(model.name), "summary": text, "sections": sections}
     write_text(page, template.substitute(texts))
     return page
 
