@@ -1,4 +1,4 @@
-"""Who may import whom (section 1 of the design), and what an import costs."""
+"""Who may import whom, and what an import costs."""
 
 import ast
 import functools
@@ -198,7 +198,7 @@ import importlib
 import {modules}
 import keras
 registered = set(keras.saving.get_custom_objects())
-for module in ("layers", "models", "training.job", "serving.export", "data.images.augment"):
+for module in ("layers", "models", "training.trainer", "serving.export", "data.images.augment"):
     importlib.import_module(f"keras_vit.{{module}}")
 print({{"keras_vit>AdamW", "keras_vit>ImageModel"}} <= registered)
 print(set(keras.saving.get_custom_objects()) - registered)
