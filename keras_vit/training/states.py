@@ -70,6 +70,12 @@ class States:
         return sorted(self.directory.glob("batch-*.npz"))
 
 
+def _to_numpy(variable):
+    array = to_numpy(variable)
+    # NumPy's files have no bfloat16; float32 has all its values.
+    return array.astype("float32") if variable.dtype == "bfloat16" else array
+
+
 def restore(model, arrays):
     """Assign the arrays of a state to a compiled model and its optimizer, which is built.
 
@@ -106,12 +112,6 @@ class RestoreMetrics(keras.callbacks.Callback):
             return
         for name, variable in named_metrics(self.model).items():
             variable.assign_add(ops.cast(self.arrays[name], variable.dtype))
-
-
-def _to_numpy(variable):
-    array = to_numpy(variable)
-    # NumPy's files have no bfloat16; float32 has all its values.
-    return array.astype("float32") if variable.dtype == "bfloat16" else array
 
 
 def random_states():

@@ -203,6 +203,85 @@ def train(
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)
 
 
+def recorded_arguments(workdir):
+    """Return `(arguments, measurements)` of the run in a directory, to call `train` with again.
+
+    `measurements` is a list of the settings of the run's few-shot measurements.
+
+    Raises:
+        ValueError: if there is no run, or it was begun with objects instead of names.
+    """
+    file = pathlib.Path(workdir).expanduser() / RUN_FILE
+    run = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if "recipe" not in run or run["objects"]:
+        names = ", ".join(f"`{name}`" for name in run.get("objects", ()))
+        content = f"a run with Python objects as {names}" if names else "no run"
+        raise ValueError(
+            "A run must have arguments that are names and paths, to be resumed by its directory; "
+            "others resume with `keras_vit.training.train(..., resume=True)`. "
+            f"Received: {str(workdir)!r}, with {content}"
+        )
+    names = inspect.signature(train).parameters
+    return {name: run[name] for name in names if name in run}, run["measurements"]
+
+
+def load_training_data(
+    recipe: Recipe,
+    name: str,
+    classes: Sequence[str] | None = None,
+    fraction: float = 1.0,
+    cache: str | os.PathLike | None = None,
+    split: str = "train",
+    validation: str | None = "validation",
+    **options: Any,
+) -> tuple[Dataset, Dataset | None]:
+    """Load the training and validation splits of a dataset for a recipe.
+
+    Crops and flips that would make labels wrong (a count, a position) are left out, which is
+    logged; an augmentation that would is an error. Each of several processes
+    (`keras_vit.training.distribution`) reads its share.
+
+    Args:
+        recipe: a `Recipe`.
+        name: name of the dataset, as in `load`.
+        classes: as in `load`.
+        fraction: as in `load`, for the training split.
+        cache: as in `load`, for the training split.
+        split: name of the split to train on, as in `load`.
+        validation: name of the split to validate on; `None` for no validation.
+        **options: as in `load`, for both splits.
+
+    Returns:
+        `(train, validation)`, two `Dataset`s; their `batches()` are what `load` returns.
+
+    Raises:
+        ValueError: if the recipe's batches cannot be divided among the replicas, or its
+            augmentation would make labels wrong; or as in `load`.
+    """
+    check_augmentation(name, recipe.augmentation)
+    options |= {
+        "image_size": recipe.image_size,
+        "batch_size": recipe.batch_size,
+        "classes": classes,
+        "upright": recipe.upright,
+        "shard": process(),
+    }
+    crops = (recipe.min_crop_area, FLIPS[recipe.flip], recipe.random_crop_from)
+    train = load(
+        name,
+        split,
+        training=True,
+        # Frozen features are computed from whole images.
+        **({} if recipe.freeze else changes_that_keep_labels(name, *crops)),
+        augmentation=recipe.augmentation,
+        cache=cache,
+        fraction=fraction,
+        **options,
+    )
+    held_out = None if validation is None else load(name, validation, **options).info.dataset
+    return _for_recipe(recipe, train.info.dataset, held_out)
+
+
 def _check_arguments(arguments, is_built, has_datasets):
     """Check that arguments of models or datasets by name do not come with built ones."""
     for name in ("save_steps", "keep"):
@@ -266,28 +345,6 @@ def _load_named(arguments, run):
     return load_training_data(arguments["recipe"], arguments["data"], **options)
 
 
-def recorded_arguments(workdir):
-    """Return `(arguments, measurements)` of the run in a directory, to call `train` with again.
-
-    `measurements` is a list of the settings of the run's few-shot measurements.
-
-    Raises:
-        ValueError: if there is no run, or it was begun with objects instead of names.
-    """
-    file = pathlib.Path(workdir).expanduser() / RUN_FILE
-    run = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    if "recipe" not in run or run["objects"]:
-        names = ", ".join(f"`{name}`" for name in run.get("objects", ()))
-        content = f"a run with Python objects as {names}" if names else "no run"
-        raise ValueError(
-            "A run must have arguments that are names and paths, to be resumed by its directory; "
-            "others resume with `keras_vit.training.train(..., resume=True)`. "
-            f"Received: {str(workdir)!r}, with {content}"
-        )
-    names = inspect.signature(train).parameters
-    return {name: run[name] for name in names if name in run}, run["measurements"]
-
-
 def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):
     """Compile the task of a recipe, record its metadata, and return the `ResumableFit`.
 
@@ -336,63 +393,6 @@ def _image_digests(train, validation):
             name_some(shared),
         )
     return {"training": train.source.digest(), "validation": validation.source.digest()}
-
-
-def load_training_data(
-    recipe: Recipe,
-    name: str,
-    classes: Sequence[str] | None = None,
-    fraction: float = 1.0,
-    cache: str | os.PathLike | None = None,
-    split: str = "train",
-    validation: str | None = "validation",
-    **options: Any,
-) -> tuple[Dataset, Dataset | None]:
-    """Load the training and validation splits of a dataset for a recipe.
-
-    Crops and flips that would make labels wrong (a count, a position) are left out, which is
-    logged; an augmentation that would is an error. Each of several processes
-    (`keras_vit.training.distribution`) reads its share.
-
-    Args:
-        recipe: a `Recipe`.
-        name: name of the dataset, as in `load`.
-        classes: as in `load`.
-        fraction: as in `load`, for the training split.
-        cache: as in `load`, for the training split.
-        split: name of the split to train on, as in `load`.
-        validation: name of the split to validate on; `None` for no validation.
-        **options: as in `load`, for both splits.
-
-    Returns:
-        `(train, validation)`, two `Dataset`s; their `batches()` are what `load` returns.
-
-    Raises:
-        ValueError: if the recipe's batches cannot be divided among the replicas, or its
-            augmentation would make labels wrong; or as in `load`.
-    """
-    check_augmentation(name, recipe.augmentation)
-    options |= {
-        "image_size": recipe.image_size,
-        "batch_size": recipe.batch_size,
-        "classes": classes,
-        "upright": recipe.upright,
-        "shard": process(),
-    }
-    crops = (recipe.min_crop_area, FLIPS[recipe.flip], recipe.random_crop_from)
-    train = load(
-        name,
-        split,
-        training=True,
-        # Frozen features are computed from whole images.
-        **({} if recipe.freeze else changes_that_keep_labels(name, *crops)),
-        augmentation=recipe.augmentation,
-        cache=cache,
-        fraction=fraction,
-        **options,
-    )
-    held_out = None if validation is None else load(name, validation, **options).info.dataset
-    return _for_recipe(recipe, train.info.dataset, held_out)
 
 
 def _as_datasets(data):
