@@ -1,4 +1,4 @@
-"""Run a study of the paper: train each setting with each seed, and tabulate and draw the results."""
+"""Run a study of the paper: train each setting with each seed, then tabulate and draw results."""
 
 import dataclasses
 import importlib.util
@@ -203,7 +203,7 @@ class Plan:
                     f"`models` must have patches for the study {self.name!r}. "
                     f"Received: {setting.model}, a ResNet"
                 )
-            # Raise an error for wrong settings of a recipe, and patches that do not tile the images.
+            # Raise an error for wrong recipes, and for patches that do not tile the images.
             recipes = [each.applied_to(self.recipe) for each in self.combinations(setting)]
             for recipe in filter(None, (*recipes, self.finetune)):
                 _ = variant.replace(image_size=recipe.image_size).grid
