@@ -41,11 +41,12 @@ def grid(settings, seeds, run, workdir, conditions, resume=True, repeat=False):
     """
     runs = list(itertools.product(settings, seeds))
     # All settings with the first seed, then with the next.
-    in_order = sorted(runs, key=lambda key: [*seeds].index(key[1]))
+    in_order = sorted(runs, key=lambda pair: [*seeds].index(pair[1]))
     with RunDir(workdir, conditions, resume).open(shared=True) as directory:
         path = directory.path / RESULTS
         for number, (name, seed) in enumerate(in_order, start=1):
-            is_done = (name, seed) in {key(row) for row in read_results(path)} and not repeat
+            recorded = {_run_of(row) for row in read_results(path)}
+            is_done = (name, seed) in recorded and not repeat
             title = f"[{number}/{len(runs)}] {name}, seed {seed}"
             print(f"{title}: done before" if is_done else f"{title} ...", flush=True)
             if is_done:
@@ -54,14 +55,13 @@ def grid(settings, seeds, run, workdir, conditions, resume=True, repeat=False):
             # Another process may have added settings, and rows, in the meantime.
             with exclusive_lock(directory.path):
                 directory.add({})
-                rows = {key(row): row for row in read_results(path)}
-                write_csv(path, list({**rows, key(row): row}.values()))
-        rows = {key(row): row for row in read_results(path)}
-    return [rows[key] for key in runs]
+                rows = {_run_of(row): row for row in read_results(path)}
+                write_csv(path, list({**rows, _run_of(row): row}.values()))
+        rows = {_run_of(row): row for row in read_results(path)}
+    return [rows[pair] for pair in runs]
 
 
-def key(row):
-    """Return the setting and the seed of a row."""
+def _run_of(row):
     return row["setting"], row["seed"]
 
 

@@ -61,8 +61,8 @@ def vtab(
     Args:
         model: name of a variant, a checkpoint, a `.keras` file or a run's directory, as in
             `keras_vit.training.train`.
-        workdir: directory for `results.csv` and a run per task: a new one or, to resume, that of
-            the same call.
+        workdir: directory for `results.csv` and a run per task: a new directory or, to resume, the
+            directory of the same call.
         tasks: names of tasks (`"dtd"`, `"svhn"`, ...) or of groups (`"natural"`, `"specialized"`,
             `"structured"`); all 19 by default. Tasks can be added later in the same directory.
         recipe: a `Recipe`, or the name of a recipe.

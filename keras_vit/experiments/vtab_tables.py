@@ -26,7 +26,7 @@ SOURCE = "Table 9 of the ViT paper (arXiv 2010.11929)"
 
 
 def _reported_tasks():
-    """Return a dictionary from rows of Table 2 (the means) to those of Table 9, by tasks."""
+    """Return a dictionary from rows of Table 2 (the means) to accuracies of Table 9 by task."""
     accuracies = {}
     for result in paper_results("Table 9"):
         if result.dataset in TASKS:
@@ -73,7 +73,7 @@ def find_row(source, model=None, compare=None):
     Args:
         source: name, path or address that the model was loaded from. A published checkpoint that
             the paper fine-tunes has a row.
-        model: the model, whose architecture must be that of the row `compare`.
+        model: the model, whose architecture must match the row `compare`.
         compare: name of a row, such as `"ViT_L16/jft300m/vtab"`; `None` to find it by `source`.
 
     Returns:

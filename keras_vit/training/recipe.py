@@ -292,7 +292,7 @@ class Recipe:
         return self.loss in CLASS_LOSSES
 
     def changed(self, names):
-        """Return those of the named fields whose values are not the defaults."""
+        """Return the names of the fields, among `names`, that differ from their defaults."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         return [name for name in names if getattr(self, name) != defaults[name]]
 

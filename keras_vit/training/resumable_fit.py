@@ -81,7 +81,7 @@ def find_state(workdir, identity):
     """Return the last state of a run, as `States.load`; `None` if no state was saved."""
     workdir = pathlib.Path(workdir).expanduser()
     state, metrics = States(workdir / STATES).load(), workdir / METRICS_FILE
-    # Metrics are written before the state: a run without states may have those of one epoch.
+    # Metrics are written before the state, so a run without states may have one epoch of metrics.
     if state is None and metrics.exists() and '"epoch": 1,' in metrics.read_text(encoding="utf-8"):
         raise ValueError(
             "`workdir` must have the states of a run to be resumed. Received: workdir="

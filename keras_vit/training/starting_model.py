@@ -166,8 +166,8 @@ def _log_kept_settings(recipe, model, is_built):
     # ResNets lack most of these options.
     actual = {"dropout": 0.0, **dict.fromkeys(MODEL_SETTINGS[2:]), **vars(options)}
     actual["pre_logits"] = getattr(options, "representation_size", None) is not None
-    kept = [f"{name} {actual[name]!r}" for name in names if actual[name] != getattr(recipe, name)]
-    if kept:
+    texts = [f"{name} {actual[name]!r}" for name in names if actual[name] != getattr(recipe, name)]
+    if texts:
         logging.getLogger("keras_vit").warning(
-            "the model keeps its own settings, not the recipe's: %s", ", ".join(kept)
+            "the model keeps its own settings, not the recipe's: %s", ", ".join(texts)
         )

@@ -213,7 +213,7 @@ def _layers(layer):
 
 
 def _renumbered(parts, layers, numbers):
-    """Join the parts of a path, with automatic names numbered from 0 in each model.
+    """Return the path of a variable, with automatic names numbered from 0 in each model.
 
     `numbers` has the numbers so far, by names without number; new names are added to it.
     """
