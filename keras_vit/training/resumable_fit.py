@@ -97,7 +97,7 @@ def find_state(workdir, identity):
 
 
 def for_evaluation(batches, batch_size):
-    """Pad the last batch to a full one, which all replicas can share; padding has the weight 0.
+    """Pad to full batches, which all replicas can share; padding has the weight 0.
 
     `batch_size` is the number of images in a full batch of all processes.
     """

@@ -49,8 +49,9 @@ def make_task(recipe, model, train, validation, teacher=None):
     `teacher`, it is a `Distiller`.
     """
     check_teacher_settings(recipe, teacher)
-    make = {SEGMENTATION: _segmentation_task, **dict.fromkeys(TARGETS, _masked_patch_task)}
-    task = make.get(recipe.loss, _classification_task)(recipe, model, train, validation)
+    builders = {SEGMENTATION: _segmentation_task, **dict.fromkeys(TARGETS, _masked_patch_task)}
+    build_task = builders.get(recipe.loss, _classification_task)
+    task = build_task(recipe, model, train, validation)
     _check_monitor(recipe, task)
     if teacher is not None:
         distiller, metadata = distill(recipe, model, teacher, train.class_names)
@@ -160,15 +161,18 @@ def _segmentation_task(recipe, model, train, validation):
             f"{'with' if train.source.has_masks else 'without'} masks"
         )
     counts, share = count_pixels(train.source)
-    weights = [1.0] * len(names)
-    if recipe.class_balance == "weights":
-        # By the number of pixels: 1 for a class of mean size.
-        weights = np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 0.0).tolist()
+    is_weighted = recipe.class_balance == "weights"
+    weights = _pixel_weights(counts) if is_weighted else [1.0] * len(names)
     # By default Keras counts in int32 on JAX and torch, which an epoch of large images overflows.
     options = {"ignore_class": IGNORED, "sparse_y_pred": False, "dtype": "float32"}
     metrics = (keras.metrics.MeanIoU(len(names), "mean_iou", **options),)
     loss = PixelCrossEntropy(np.divide(weights, share))
     return Task(model, train, validation, loss, metrics, {"class_names": names})
+
+
+def _pixel_weights(counts):
+    """Return the weight of each class from its number of pixels: 1 for a class of mean size."""
+    return np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 0.0).tolist()
 
 
 def _masked_patch_task(recipe, model, train, validation):

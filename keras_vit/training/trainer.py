@@ -238,7 +238,7 @@ def load_training_data(
     """Load the training and validation splits of a dataset for a recipe.
 
     Crops and flips that would make labels wrong (a count, a position) are left out, which is
-    logged; an augmentation that would is an error. Each of several processes
+    logged; an augmentation that would do so is an error. Each of several processes
     (`keras_vit.training.distribution`) reads its share.
 
     Args:
@@ -283,16 +283,20 @@ def load_training_data(
 
 
 def _check_arguments(arguments, is_built, has_datasets):
-    """Check that arguments of models or datasets by name do not come with built ones."""
+    """Check that options of named models and datasets do not come with built ones."""
     for name in ("save_steps", "keep"):
         check_integer(name, arguments[name], 1)
     if not is_built:
         check_model_path(arguments["model"])
     defaults = inspect.signature(train).parameters
-    of_models = ("dtype", "strategy", "model_shards", "keep_head") if is_built else ()
-    for name in (*of_models, *(DATASET_OPTIONS if has_datasets else ())):
+    model_options = ("dtype", "strategy", "model_shards", "keep_head") if is_built else ()
+    for name in (*model_options, *(DATASET_OPTIONS if has_datasets else ())):
         if arguments[name] != defaults[name].default:
-            kind = "a model that is not built yet" if name in of_models else "the name of a dataset"
+            kind = (
+                "a model that is not built yet"
+                if name in model_options
+                else "the name of a dataset"
+            )
             raise ValueError(f"`{name}` is for {kind}. Received: {name}={arguments[name]!r}")
 
 
@@ -340,8 +344,8 @@ def _load_named(arguments, run):
     if exclude is not None and not file.exists():
         run.write(file.name, pathlib.Path(exclude).expanduser().read_text(encoding="utf-8"))
     options = {name: arguments[name] for name in ("validation", *DATASET_OPTIONS)}
-    options |= {"exclude": () if exclude is None else file}
-    options |= {"data_dir": _absolute(arguments["data_dir"])}
+    options["exclude"] = () if exclude is None else file
+    options["data_dir"] = _absolute(arguments["data_dir"])
     return load_training_data(arguments["recipe"], arguments["data"], **options)
 
 
