@@ -166,18 +166,17 @@ class Plan:
         conditions = {
             "study": self.name,
             "recipe": {**dataclasses.asdict(self.recipe), "seed": None},
+            "tune": list(self.tune.items()),
+            "fewshot": None,
+            "finetune_data": None,
+            "finetune": self.finetune and dataclasses.asdict(self.finetune),
         }
-        conditions |= {"tune": list(self.tune.items()), "fewshot": None, "finetune_data": None}
-        conditions["finetune"] = self.finetune and dataclasses.asdict(self.finetune)
         for images in {setting.data: self.images(setting) for setting in self.settings}.values():
-            conditions[f"data {images.name}"] = dataclasses.replace(
-                images, fraction=1.0
-            ).conditions()
+            whole = dataclasses.replace(images, fraction=1.0)
+            conditions[f"data {images.name}"] = whole.conditions()
         if self.fewshot:
-            conditions["fewshot"] = {
-                **self.fewshot.conditions(("train", "test")),
-                "shots": self.shots,
-            }
+            fewshot = self.fewshot.conditions(("train", "test"))
+            conditions["fewshot"] = {**fewshot, "shots": self.shots}
         if self.target:
             conditions["finetune_data"] = self.target.conditions()
         return conditions
@@ -235,7 +234,7 @@ def study(
     The studies compare:
 
     - `"scaling"`: models.
-    - `"data-size"`: shares of the training images, each for as many steps as all images.
+    - `"data-size"`: shares of the training images, with the same number of steps.
     - `"datasets"`: pre-training sets.
     - `"pretraining"`: pre-training on classes or masked patches, or none, before the same
       fine-tuning.
@@ -354,7 +353,7 @@ def train_setting(plan, setting, seed):
     recipe = dataclasses.replace(setting.applied_to(plan.recipe), seed=seed)
     images = plan.images(setting)
     source = images.source()
-    # Each share of the images is trained on for as many steps and evaluations.
+    # Every share of the images gets the same number of steps and evaluations.
     epoch_examples = source.num_examples
     if setting.is_scratch:
         recipe, images = from_scratch(plan, recipe, source), plan.target

@@ -114,8 +114,7 @@ class LogSpeed(keras.callbacks.Callback):
 class LogProgress(keras.callbacks.Callback):
     """Log the progress of an epoch every `seconds`, for output without a progress bar.
 
-    `first` is the number of the epoch's batches that an earlier process has done, `total` the
-    number of all.
+    `first` is the number of the epoch's batches that are done already, `total` the number of all.
     """
 
     def __init__(self, first: int, total: int, seconds: float = 60) -> None:
@@ -164,7 +163,7 @@ class StopEarly(keras.callbacks.Callback):
     of all epochs, so that a resumed run stops where an uninterrupted one does.
 
     Args:
-        history: list of the metrics of the epochs so far; `SaveModels` adds to it before.
+        history: list of the metrics of the epochs so far; `SaveModels`, called before, adds to it.
         patience: number of epochs without a better model after which training ends.
         monitor: as in `find_best`.
     """
@@ -186,7 +185,7 @@ class StopEarly(keras.callbacks.Callback):
 
 
 class StopAfterEpoch(keras.callbacks.Callback):
-    """Stop after one epoch of several; `was_stopped` says whether another callback stopped it."""
+    """Stop after one epoch; `was_stopped` is whether another callback had stopped the training."""
 
     was_stopped = False
 

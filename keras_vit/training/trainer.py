@@ -134,8 +134,8 @@ def train(
         keep: number of states to keep.
         metadata: dictionary of further values to record in `run.json`.
         epoch_examples: number of examples in one pass, which sets the number of steps; by default
-            the number of training images. With the size of the whole dataset, training on a share
-            of it takes as many steps.
+            the number of training images. Pass the size of the whole dataset to train on a share of
+            it for the same number of steps.
         teacher: a trained model of the same classes, whose logits the model learns: a path as in
             `make_model`, or a built model. The recipe's `distillation`, `temperature` and
             `label_weight` apply. `None` for no teacher.
