@@ -195,9 +195,8 @@ def sweep(
 
     def train(recipe, workdir, split="train", validation="validation", **metadata):
         split_cache = cache if cache in (None, "memory") else f"{cache}-{split}"
-        splits = {"split": split, "validation": validation, "cache": split_cache}
-        more = {**splits, "resume": resume, "metadata": metadata, **options}
-        return trainer.train(recipe, model, data, workdir, **more)
+        more = {"split": split, "validation": validation, "cache": split_cache, "resume": resume}
+        return trainer.train(recipe, model, data, workdir, metadata=metadata, **more, **options)
 
     # The last run needs `workdir`: raise an error before the first run.
     RunDir(workdir, {}, resume, file=RUN_FILE).check()

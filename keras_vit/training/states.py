@@ -86,10 +86,10 @@ def restore(model, arrays):
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     saved_shapes = {name: array.shape for name, array in saved.items()}
     if shapes != saved_shapes:
-        differing = {name for name, _ in shapes.items() ^ saved_shapes.items()}
+        differing = sorted({name for name, _ in shapes.items() ^ saved_shapes.items()})
         raise ValueError(
             "`model` must be the one that the run was begun with. Received: a model with other "
-            f"variables than the state, or of other shapes: {name_some(sorted(differing))}"
+            f"variables than the state, or of other shapes: {name_some(differing)}"
         )
     for name, variable in variables.items():
         variable.assign(ops.cast(saved[name], variable.dtype))

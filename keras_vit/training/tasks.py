@@ -50,8 +50,7 @@ def make_task(recipe, model, train, validation, teacher=None):
     """
     check_teacher_settings(recipe, teacher)
     builders = {SEGMENTATION: _segmentation_task, **dict.fromkeys(TARGETS, _masked_patch_task)}
-    build_task = builders.get(recipe.loss, _classification_task)
-    task = build_task(recipe, model, train, validation)
+    task = builders.get(recipe.loss, _classification_task)(recipe, model, train, validation)
     _check_monitor(recipe, task)
     if teacher is not None:
         distiller, metadata = distill(recipe, model, teacher, train.class_names)

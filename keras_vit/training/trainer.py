@@ -289,14 +289,10 @@ def _check_arguments(arguments, is_built, has_datasets):
     if not is_built:
         check_model_path(arguments["model"])
     defaults = inspect.signature(train).parameters
-    model_options = ("dtype", "strategy", "model_shards", "keep_head") if is_built else ()
-    for name in (*model_options, *(DATASET_OPTIONS if has_datasets else ())):
+    unbuilt = ("dtype", "strategy", "model_shards", "keep_head") if is_built else ()
+    for name in (*unbuilt, *(DATASET_OPTIONS if has_datasets else ())):
         if arguments[name] != defaults[name].default:
-            kind = (
-                "a model that is not built yet"
-                if name in model_options
-                else "the name of a dataset"
-            )
+            kind = "a model that is not built yet" if name in unbuilt else "the name of a dataset"
             raise ValueError(f"`{name}` is for {kind}. Received: {name}={arguments[name]!r}")
 
 
