@@ -1,4 +1,4 @@
-"""Speed and memory of models against the image size: the measurements of appendix D.5."""
+"""Measure the speed and the memory of models by image size, as in appendix D.5 of the paper."""
 
 import concurrent.futures
 import dataclasses
@@ -10,15 +10,15 @@ from keras_vit.core.machine import is_out_of_memory, without_stderr
 
 TASKS = ("forward", "training")
 BATCH_SIZES = tuple(4**power for power in range(7))
-# Batches are enlarged until one is less than this times as fast as the fastest before.
+# Batches are enlarged until the images per second rise by less than this factor.
 _GAIN = 1.03
-# Seconds; no larger batch is tried after one that takes longer.
+# No larger batch is tried after a step that takes more seconds.
 _LONGEST_STEP = 20.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a model costs on this machine at one image size, in one task.
+    """The speed and the memory of a model on this machine, at one image size and in one task.
 
     Args:
         model: name of the variant, or the path or name of a trained model.
@@ -27,8 +27,8 @@ class Cost:
             `None` if a trained model does not fit into the memory.
         dtype: name of the model's dtype policy; `None` if it does not fit into the memory.
         points: `(batch size, images per second, peak memory in bytes)` of each batch size.
-        largest_batch: estimate of the largest batch size that fits into the memory, 0 if one image
-            does not; `None` if it is not known.
+        largest_batch: estimate of the largest batch size that fits into the memory; 0 if one image
+            does not fit, `None` if there is no estimate.
     """
 
     model: str
@@ -48,23 +48,24 @@ def benchmark(models, image_sizes=None, batch_sizes=None, tasks=TASKS, dtype=Non
     """Measure the speed and the memory of models, forward and in training.
 
     A forward pass is `model.predict`, training is `model.fit` with the optimizer of the recipe
-    `pretrain`, on images that are in memory. Each batch size is measured in a process of its own.
-    Batch sizes are multiplied by 4 until that brings no more images per second, or there is no more
-    memory. The largest that fits follows from their peak memory, and from the memory of the
-    accelerator or the machine. Start-up and compilation are not timed.
+    `pretrain`, on images that are in memory. Each batch size is measured in a separate process.
+    Batch sizes are multiplied by 4 until the images per second no longer rise or the memory is
+    full. The largest batch that fits is estimated from the peak memory of smaller ones, and the
+    memory of the accelerator or the machine. Start-up and compilation are not timed.
 
     Args:
         models: names of variants, paths or checkpoints, as in `keras_vit.training.train`.
         image_sizes: sides of the square images, in pixels; `None` for 224, or the size of a trained
             model.
         batch_sizes: the batch sizes to measure, in rising order; `None` to multiply by 4.
-        tasks: of `"forward"` and `"training"`.
-        dtype: dtype policy of the models; that of Keras by default, a `.keras` file has its own.
+        tasks: `"forward"`, `"training"` or both.
+        dtype: dtype policy of the models; `None` for Keras's default, or the policy of a `.keras`
+            file.
         seconds: time that a measurement takes; it has at most 100 steps.
 
     Returns:
-        An iterator over a `Cost` for each model, image size and task, each measured when it is
-        asked for.
+        An iterator of `Cost`, one per model, image size and task; each is measured when the
+        iterator reaches it.
 
     Raises:
         ValueError: if there is no such model, or it cannot have the image size.
@@ -77,29 +78,29 @@ def benchmark(models, image_sizes=None, batch_sizes=None, tasks=TASKS, dtype=Non
 
 
 def _cost(model, image_size, task, batch_sizes, dtype, seconds):
-    points, failing, memory, own = [], None, None, (image_size, dtype)
+    points, failing, memory, size_and_dtype = [], None, None, (image_size, dtype)
     for size in batch_sizes or BATCH_SIZES:
         try:
-            found = _in_process(model, image_size, task, dtype, size, seconds)
+            measured = _in_process(model, image_size, task, dtype, size, seconds)
         except Exception as error:
-            # Linux kills a process for a lack of memory, and some libraries raise other errors:
-            # after a smaller batch that worked, any error counts as one.
+            # Out of memory, Linux kills the process, and some libraries raise other errors. After
+            # a smaller batch that fitted, any error therefore counts as out of memory.
             if not (points or isinstance(error, BrokenProcessPool) or is_out_of_memory(error)):
                 raise
             failing = size
             break
-        speed, peak, memory, *own = found
+        speed, peak, memory, *size_and_dtype = measured
         is_flat = speed <= _GAIN * max((point[1] for point in points), default=0)
         points.append((size, speed, peak))
         if batch_sizes is None and (is_flat or size / speed > _LONGEST_STEP):
             break
     largest = 0 if failing == 1 else estimate_largest_batch(points, memory, failing)
-    return Cost(model, task, *own, tuple(points), largest)
+    return Cost(model, task, *size_and_dtype, tuple(points), largest)
 
 
 def _in_process(*arguments):
-    """Return what `benchmark_process.measure` does in a process of its own."""
-    # A fork of a process that has imported nothing: `peak_memory` is its own alone.
+    """Return the result of `benchmark_process.measure_speed`, called in a separate process."""
+    # Fork from a process that has imported nothing, which would count in the peak memory.
     multiprocessing.set_forkserver_preload([])
     context = multiprocessing.get_context("forkserver")
     with concurrent.futures.ProcessPoolExecutor(1, context) as executor:
@@ -107,17 +108,18 @@ def _in_process(*arguments):
 
 
 def _measure(*arguments):
-    # Each process would print TensorFlow's start-up messages.
+    # Hide TensorFlow's start-up messages, which each process would print.
     with without_stderr():
         from keras_vit.experiments import benchmark_process
     return benchmark_process.measure_speed(*arguments)
 
 
 def estimate_largest_batch(points, memory, failing=None):
-    """Return the batch size whose peak reaches `memory` bytes, on the line through two points.
+    """Return the batch size whose peak memory reaches `memory` bytes.
 
-    The line is that of the two largest batches; `None` if the peak does not rise between them, or
-    the memory is not known. `failing` is a batch size that did not fit, or `None`.
+    The peak is extrapolated linearly from the two largest batches. Return `None` if the peak does
+    not rise between them, or `memory` is `None`. `failing` is a batch size that did not fit, or
+    `None`.
 
     Example:
     >>> estimate_largest_batch([(1, 2.0, 1100), (2, 2.0, 1200), (4, 2.0, 1400)], 2000)
@@ -126,5 +128,5 @@ def estimate_largest_batch(points, memory, failing=None):
     if memory is None or len(points) < 2 or points[-1][2] <= points[-2][2]:
         return None
     (small, _, less), (large, _, more) = points[-2:]
-    found = max(large, large + int((memory - more) * (large - small) / (more - less)))
-    return found if failing is None else min(found, failing - 1)
+    largest = max(large, large + int((memory - more) * (large - small) / (more - less)))
+    return largest if failing is None else min(largest, failing - 1)

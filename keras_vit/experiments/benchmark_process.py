@@ -1,4 +1,4 @@
-"""The process in which `benchmark` measures one model, at one image size and batch size."""
+"""Measure one model at one image size and batch size, in the process that `benchmark` starts."""
 
 import math
 import statistics
@@ -18,7 +18,7 @@ from keras_vit.models.variants import is_variant
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipe import RECIPES
 
-# Of new heads, and of models of any size.
+# Classes of new heads, and side of the images for models that take any size.
 NUM_CLASSES, IMAGE_SIZE = 1000, 224
 
 
@@ -26,7 +26,7 @@ def measure_speed(model, image_size, task, dtype, batch_size, seconds):
     """Return images per second, peak bytes, bytes of the device, image size and dtype."""
     built = build_or_load(model, image_size, task, dtype)
     speed = images_per_second(make_step(built, task, batch_size), batch_size, seconds)
-    # That of most layers, as int8_from_float32.
+    # The dtype policy of most layers, such as int8_from_float32.
     dtype = statistics.mode(p.dtype_policy.name for p in all_layers(built) if hasattr(p, "kernel"))
     return speed, *memory(), round(math.prod(image_shape(built)[:2]) ** 0.5), dtype
 
@@ -34,9 +34,9 @@ def measure_speed(model, image_size, task, dtype, batch_size, seconds):
 def build_or_load(model, image_size, task, dtype):
     """Return a new model by its name, or a trained one.
 
-    A trained model keeps its kernels, int8 ones too, unless it is trained or gets a dtype.
+    A trained model keeps its kernels, also in int8, unless it is trained or gets a dtype.
     """
-    # A .keras file has its own dtype.
+    # Without `dtype`, a .keras file keeps its dtype.
     options = {} if dtype is None else {"dtype": dtype}
     if is_variant(model):
         return build(model, num_classes=NUM_CLASSES, image_size=image_size or IMAGE_SIZE, **options)
@@ -47,12 +47,12 @@ def build_or_load(model, image_size, task, dtype):
 
 
 def image_shape(built):
-    """Return height, width and channels of the images; models of any size get 224 pixels."""
+    """Return height, width and channels of the images, with 224 pixels for models of any size."""
     return [side or IMAGE_SIZE for side in built.input_shape[1:]]
 
 
 def make_step(built, task, batch_size):
-    """Return a function of a number of steps, which computes them on one batch."""
+    """Return a function that computes a number of steps, all on the same batch."""
     rng = np.random.default_rng(0)
     image = 2 * rng.random((1, *image_shape(built)), dtype="float32") - 1
     labels = rng.integers(NUM_CLASSES, size=batch_size)
@@ -60,7 +60,7 @@ def make_step(built, task, batch_size):
     repeated = tf.data.Dataset.from_tensors(batch).repeat
     if task == "forward":
         return lambda steps: built.predict(repeated(steps), verbose=0)
-    # All layers, as by `keras-vit train`.
+    # Train all layers, as `keras-vit train` does.
     freeze_blocks(built, 0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     built.compile(make_optimizer(RECIPES["pretrain"], built, 100_000), loss)
@@ -68,10 +68,10 @@ def make_step(built, task, batch_size):
 
 
 def images_per_second(step, batch_size, seconds):
-    """Return the speed of as many steps as take some seconds, at most 100.
+    """Return the speed over about `seconds`, at most 100 steps.
 
-    The first call compiles and is not counted. The fastest of three runs counts: others were held
-    up by something else.
+    The first step compiles and is not counted. The fastest of three runs counts, because other
+    processes may slow down a run.
     """
 
     def timed(steps):
@@ -85,10 +85,10 @@ def images_per_second(step, batch_size, seconds):
 
 
 def memory():
-    """Return the peak of the used memory, and the size of the memory, in bytes.
+    """Return the peak memory and the size of the memory, in bytes.
 
-    They are those of the first accelerator or, without one, of the process and the machine.
-    TensorFlow does not report the size of a GPU's memory.
+    Both are for the first accelerator or, without one, for the process and the machine. TensorFlow
+    does not report the size of a GPU's memory: it is `None`.
     """
     if keras.backend.backend() == "jax":
         import jax

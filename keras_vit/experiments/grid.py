@@ -1,4 +1,4 @@
-"""A grid of runs: each of some settings with each of some seeds, recorded as they end."""
+"""A grid of runs: each setting with each seed, recorded in a file of results as the runs end."""
 
 import itertools
 
@@ -9,28 +9,28 @@ RESULTS = "results.csv"
 
 
 def grid(settings, seeds, run, workdir, conditions, resume=True, repeat=False):
-    """Run each setting with each seed, and record a row of each run in `results.csv`.
+    """Run each setting with each seed, and record a row per run in `results.csv`.
 
-    A run that is recorded is not repeated, so that a stopped grid is resumed; settings and seeds
-    may be added. Several processes may run other parts of a grid at the same time.
+    The same call resumes a stopped grid: recorded runs are not repeated, and settings and seeds may
+    be added. Several processes may run different parts of a grid at the same time.
 
     Args:
         settings: dictionary from names to settings.
         seeds: the seeds.
-        run: function of a setting and a seed that returns a dictionary of numbers, or `None` for
-            what the setting does not have, with the same keys each time. After a stop it is called
-            again with the same run.
+        run: function of a setting and a seed that returns a dictionary of numbers, with the same
+            keys for each run; `None` stands for a missing number. A run that was stopped is called
+            again.
         workdir: path of a new or empty directory; or of the same grid.
-        conditions: dictionary of what else the results depend on, as JSON has it.
-        resume: whether `workdir` may have been begun in.
-        repeat: whether runs that are recorded are run again, and replaced.
+        conditions: dictionary for JSON of everything else that the results depend on.
+        resume: whether `workdir` may contain a grid that was begun.
+        repeat: whether recorded runs are run again, and their rows replaced.
 
     Returns:
         A list of the rows, dictionaries: `setting`, `seed`, and the numbers.
 
     Raises:
-        ValueError: if the directory holds something else, or a grid with other conditions.
-        OSError: if the directory cannot be written.
+        ValueError: if the directory contains other files, or a grid with other conditions.
+        OSError: if the directory cannot be written to.
 
     Example:
     >>> squares = {"a": 2, "b": 3}
@@ -39,34 +39,34 @@ def grid(settings, seeds, run, workdir, conditions, resume=True, repeat=False):
     [2/2] b, seed 1 ...
     [{'setting': 'a', 'seed': 1, 'square': 5.0}, {'setting': 'b', 'seed': 1, 'square': 10.0}]
     """
-    asked = list(itertools.product(settings, seeds))
-    in_order = sorted(asked, key=lambda key: [*seeds].index(key[1]))
+    runs = list(itertools.product(settings, seeds))
+    # All settings with the first seed, then with the next.
+    in_order = sorted(runs, key=lambda pair: [*seeds].index(pair[1]))
     with RunDir(workdir, conditions, resume).open(shared=True) as directory:
         path = directory.path / RESULTS
         for number, (name, seed) in enumerate(in_order, start=1):
-            is_done = (name, seed) in {key(row) for row in read_results(path)} and not repeat
-            place = f"[{number}/{len(asked)}] {name}, seed {seed}"
-            print(f"{place}: done before" if is_done else f"{place} ...", flush=True)
+            recorded = {_run_of(row) for row in read_results(path)}
+            is_done = (name, seed) in recorded and not repeat
+            title = f"[{number}/{len(runs)}] {name}, seed {seed}"
+            print(f"{title}: done before" if is_done else f"{title} ...", flush=True)
             if is_done:
                 continue
             row = {"setting": name, "seed": seed, **run(settings[name], seed)}
-            # Another process may have written rows meanwhile.
+            # Another process may have added settings, and rows, in the meantime.
             with exclusive_lock(directory.path):
-                # RuleInputs of what was added to the grid.
                 directory.add({})
-                rows = {key(row): row for row in read_results(path)}
-                write_csv(path, list({**rows, key(row): row}.values()))
-        rows = {key(row): row for row in read_results(path)}
-    return [rows[key] for key in asked]
+                rows = {_run_of(row): row for row in read_results(path)}
+                write_csv(path, list({**rows, _run_of(row): row}.values()))
+        rows = {_run_of(row): row for row in read_results(path)}
+    return [rows[pair] for pair in runs]
 
 
-def key(row):
-    """Return the setting and the seed of a row."""
+def _run_of(row):
     return row["setting"], row["seed"]
 
 
 def read_results(path):
-    """Return the rows of a `results.csv`; none without the file."""
+    """Return the rows of a `results.csv`; an empty list without the file."""
     types = {"setting": str, "seed": int}
     return [
         {name: types.get(name, _number)(cell) for name, cell in row.items()}
@@ -79,8 +79,8 @@ def _number(text):
 
 
 def by_setting(rows, column):
-    """Return the values of a column per setting, as lists with one value per seed."""
-    found = {}
+    """Return a dictionary from settings to the values of a column, one per seed."""
+    values = {}
     for row in rows:
-        found.setdefault(row["setting"], []).append(row[column])
-    return found
+        values.setdefault(row["setting"], []).append(row[column])
+    return values

@@ -1,4 +1,4 @@
-"""Results of one's own runs, of VTAB and of studies, next to those of the paper."""
+"""Tables of measured results (runs, VTAB, studies) next to the results in the paper."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from keras_vit.experiments.vtab_tables import (
 from keras_vit.training.recipe import find_recipe
 
 _IN_FIGURE_2 = tuple(f"{model}/jft300m/{VTAB}" for model in ("ViT_H14", "BiT_R152x4"))
-# The rows of each table that runs, or the tasks of VTAB, may reproduce.
+# The rows of each table that a run or the results of `vtab` may reproduce.
 _ROWS = {
     "Table 2": TABLE_2,
     "Table 5": TABLE_5,
@@ -36,9 +36,10 @@ _ROWS = {
     "Figure 2": tuple(row for row in TABLE_2 if row.name in _IN_FIGURE_2),
     "Figure 3": tuple(row for row in TABLE_5 if row.dataset == "imagenet2012"),
 }
-# The tables whose results figures show.
-_OF_FIGURES = {"Figure 3": "Table 5", "Figure 5": "Table 6"}
-# The dataset that the paper fine-tunes on, where it evaluates on several with the same images.
+# From figures to the tables with their results.
+_FIGURE_TABLES = {"Figure 3": "Table 5", "Figure 5": "Table 6"}
+# From a dataset that is only evaluated to the dataset that is fine-tuned on: the same images with
+# other labels.
 _TRAINED_ON = {"imagenet2012_real": "imagenet2012"}
 COLUMNS = ("row", "runs", "measured", "reported", "difference")
 
@@ -46,23 +47,23 @@ COLUMNS = ("row", "runs", "measured", "reported", "difference")
 def measured_tables(
     name: str, directories: Sequence[str], data_dir: str | os.PathLike | None = None
 ) -> list[PaperTable]:
-    """Return tables of what was measured, next to the results that the paper reports.
+    """Return tables of measured results next to the results in the paper.
 
     Args:
         name: name of a table or figure, as in `paper_table`.
-        directories: paths as strings, of the results of `vtab` or of `study`; or `"NAME=PATH"` with
-            the name of a row, such as `"ViT_L16/jft300m/cifar10=runs/cifar"`, and a run of
-            `keras_vit.training.train`. It is evaluated on the test split, as `keras-vit evaluate`
-            does; several runs of a row are averaged. The row of a VTAB directory is found by the
-            name of its model, unless it is named.
+        directories: strings: paths of results of `vtab` or `study`; or `"NAME=PATH"` with the name
+            of a row and the path of a run of `keras_vit.training.train`, such as
+            `"ViT_L16/jft300m/cifar10=runs/cifar"`. Runs are evaluated on the test split, as by
+            `keras-vit evaluate`, and several runs of a row are averaged. The row of a VTAB
+            directory is found by the name of the model, if no row is named.
         data_dir: directory of TensorFlow Datasets, for runs.
 
     Returns:
-        A list of `PaperTable`: one of all runs, then one per VTAB directory and study.
+        A list of `PaperTable`: one for all runs, then one per VTAB directory and study.
 
     Raises:
-        ValueError: if a directory has no result of the table, or a run is of another model or
-            dataset than its named row.
+        ValueError: if a directory has no result for the table, or a run has another model or
+            dataset than its row.
     """
     rows, runs, tables = {row.name: row for row in _ROWS.get(name, ())}, {}, []
     for text in directories:
@@ -82,25 +83,25 @@ def measured_tables(
                 _refuse(name, path, "VTAB of a model that has no row; NAME=PATH names the row")
             tables.append(_vtab_table(name, path, row, settings))
         else:
-            named = f"; NAME=PATH names the row of a run: {', '.join(rows)}" if rows else ""
-            _refuse(name, path, f"which has no results of VTAB or of a study{named}")
+            hint = f"; NAME=PATH names the row of a run: {', '.join(rows)}" if rows else ""
+            _refuse(name, path, f"which has no results of VTAB or of a study{hint}")
     return [*([_runs_table(runs)] if runs else []), *tables]
 
 
-def _refuse(name, path, what):
+def _refuse(name, path, description):
     raise ValueError(
         f"`directories` must have results of a row of {name} of the paper. "
-        f"Received: {str(path)!r}, {what}"
+        f"Received: {str(path)!r}, {description}"
     )
 
 
 def _measure_run(path, row, data_dir):
     """Return the accuracy of a run on the test split, and a line that compares it with a row."""
     trained = open_trained(path)
-    # The run's own data, unless the row is of others with the same images.
-    other = row.dataset if row.dataset in _TRAINED_ON else None
-    test = trained.load(other, "test", batch_size=32, data_dir=data_dir)
-    check_meant(row, trained.model, other or trained.run.get("data"), len(test.class_names))
+    # The run's dataset, unless the row is for the same images with other labels.
+    dataset = row.dataset if row.dataset in _TRAINED_ON else None
+    test = trained.load(dataset, "test", batch_size=32, data_dir=data_dir)
+    check_meant(row, trained.model, dataset or trained.run.get("data"), len(test.class_names))
     trained.warn_if_trained_on(test.info.dataset.source)
     accuracy = evaluate(trained.model, test)["accuracy"]
     return accuracy, f"{path}: {row.compare(accuracy, trained.model.input_shape[1:3])}"
@@ -109,10 +110,10 @@ def _measure_run(path, row, data_dir):
 def _runs_table(runs):
     rows, notes = [], []
     for row, results in runs.items():
-        found = [100 * accuracy for accuracy, _ in results]
-        difference = f"{statistics.mean(found) - row.accuracy:+.2f}"
-        measured = f"{mean_and_deviation(found, 2)} %"
-        rows.append((row.name, str(len(found)), measured, str(row), difference))
+        accuracies = [100 * accuracy for accuracy, _ in results]
+        difference = f"{statistics.mean(accuracies) - row.accuracy:+.2f}"
+        measured = f"{mean_and_deviation(accuracies, 2)} %"
+        rows.append((row.name, str(len(accuracies)), measured, str(row), difference))
         notes += [line for _, line in results]
     return PaperTable("Measured, runs", COLUMNS, tuple(rows), tuple(notes))
 
@@ -128,32 +129,32 @@ def _vtab_table(name, path, row, settings):
 
 
 def _study_table(name, path, settings):
-    """Return the table of a study, with what the paper reports of its settings."""
+    """Return the table of a study, with the paper's results for its settings."""
     data = ", ".join(
         conditions["name"] for key, conditions in settings.items() if key.startswith("data ")
     )
     title = f"Measured, {path}: study {settings['study']} on {data}"
-    reported = _reported_settings(_OF_FIGURES.get(name, name), settings["finetune_data"])
+    reported = _reported_settings(_FIGURE_TABLES.get(name, name), settings["finetune_data"])
     (first, *columns), lines = summary_table(read_results(path / RESULTS))
-    rows = tuple((setting, _find(reported, setting), *cells) for setting, *cells in lines)
+    rows = tuple((setting, _find_cell(reported, setting), *cells) for setting, *cells in lines)
     return PaperTable(title, (first, "reported", *columns), rows)
 
 
-def _find(reported, setting):
-    # Settings of Table 8 have no model.
+def _find_cell(reported, setting):
+    # The names of Table 8 have no model, unlike those of a study's settings.
     names = (name for name in reported if name == setting or setting.endswith(f", {name}"))
     return "; ".join(reported.get(next(names, None), ["-"]))
 
 
 def _reported_settings(name, finetune_data):
-    """Return a dictionary from settings of studies to lists of results that the paper reports.
+    """Return a dictionary from settings of studies to lists of the paper's results.
 
-    Of Table 5 the results on the dataset of the fine-tuning count.
+    In Table 5, only results on the dataset of the fine-tuning are used.
     """
-    found = {}
-    # Studies repeat no others.
+    results = {}
+    # Studies repeat only these tables.
     for row in paper_results(name) if name in ("Table 5", "Table 6", "Table 7", "Table 8") else ():
         if row.study and (name != "Table 5" or row.dataset == (finetune_data or {}).get("name")):
             setting = f", {row.setting}" if name == "Table 6" else ""
-            found.setdefault(row.study, []).append(f"{row} ({TITLES[row.dataset]}{setting})")
-    return found
+            results.setdefault(row.study, []).append(f"{row} ({TITLES[row.dataset]}{setting})")
+    return results

@@ -1,4 +1,4 @@
-"""A trained model, and the data that it is evaluated on: those of its run, or others."""
+"""Open a trained model together with its run, and load the data to evaluate it on."""
 
 import dataclasses
 import logging
@@ -21,12 +21,12 @@ from keras_vit.training.resumable_fit import EXCLUDED_FILE
 def open_trained(
     source: str | os.PathLike, image_size: int | tuple[int, int] | None = None
 ) -> "TrainedModel":
-    """Load a model, with what its run recorded.
+    """Load a model, with the record of its run.
 
     Args:
-        source: a run's directory (its best model), a `.keras` file, or whatever
-            `keras_vit.from_checkpoint` takes.
-        image_size: int or `(height, width)` to resize the model to; `None` for its own.
+        source: a run's directory (for its best model), a `.keras` file, or a checkpoint as in
+            `keras_vit.from_checkpoint`.
+        image_size: int or `(height, width)` to resize the model to; `None` to keep its size.
 
     Returns:
         A `TrainedModel`.
@@ -46,12 +46,12 @@ def open_trained(
 
 @dataclasses.dataclass(frozen=True)
 class TrainedModel:
-    """A loaded model, and what its run recorded.
+    """A loaded model, with the record of its run.
 
     Args:
-        source: what it was loaded from.
-        path: `pathlib.Path` of its file.
-        run: dictionary of its run's `run.json`; empty for a model without a run.
+        source: the argument of `open_trained`.
+        path: `pathlib.Path` of the model's file.
+        run: contents of the run's `run.json`, a dictionary; empty for a model without a run.
         model: the `keras.Model`.
     """
 
@@ -63,23 +63,23 @@ class TrainedModel:
     def load(self, data=None, split="test", *, classes=None, **options):
         """Load the images to evaluate the model on, and check that they have its classes.
 
-        Those of its own run are divided as the run divided them, with the same classes, and without
-        the images that it left out. They are resized as the model says, unless they are cropped,
-        and turned upright if the run did so, or if `upright` is true. A process among several loads
-        its share.
+        The dataset of the run has the splits, the classes and the excluded images of the run.
+        Images are resized as the model's `ImageSpec` says, unless they are cropped, and turned
+        upright if the run did so, or if `upright` is true. Each of several processes loads its
+        share.
 
         Args:
-            data: name of a dataset, as in `keras_vit.data.load`; `None` for the run's.
+            data: name of a dataset, as in `keras_vit.data.load`; `None` for the run's dataset.
             split: as in `keras_vit.data.load`.
-            classes: names of the classes to keep; by default those of the run for its own data.
+            classes: names of the classes to keep; by default all, or the run's for its dataset.
             **options: as in `keras_vit.data.load`.
 
         Returns:
-            A dataset, as of `keras_vit.data.load`.
+            A dataset, as `keras_vit.data.load` returns it.
 
         Raises:
-            ValueError: if there is no name and no run, the classes of model and dataset differ, or
-                as `keras_vit.data.load`.
+            ValueError: if there is neither a name nor a run, or the classes of the model and the
+                dataset differ; or as in `keras_vit.data.load`.
         """
         name = self.name_of(data)
         is_own = data is None or absolute_name(data) == self.run.get("data")
@@ -108,7 +108,7 @@ class TrainedModel:
         return self.run.get("recipe", {}).get("upright", False)
 
     def name_of(self, data):
-        """Return the name of a dataset; that of the run for `None`."""
+        """Return the name of a dataset; `None` stands for the run's dataset."""
         name = data or self.run.get("data")
         if name is None:
             raise ValueError(
@@ -117,7 +117,7 @@ class TrainedModel:
         return name
 
     def warn_if_trained_on(self, source):
-        """Log a warning if the images of a `Source` are those that the model was trained on."""
+        """Log a warning if the model was trained on the images of a `Source`."""
         trained_on = self.run.get("images", {}).get("training")
         if trained_on is not None and trained_on == source.digest():
             logging.getLogger("keras_vit").warning(
@@ -130,7 +130,8 @@ class TrainedModel:
         Args:
             data: as in `load`.
             num_classes: number of classes of the dataset.
-            compare: name of a row, as in `find_reported`; `None` to find that of a published file.
+            compare: name of a row, as in `find_reported`; `None` for the row of the published file
+                that the model was loaded from.
 
         Returns:
             A `Reported`, or `None`.

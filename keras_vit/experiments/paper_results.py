@@ -1,4 +1,4 @@
-"""The results that the ViT paper (arXiv 2010.11929) prints: the CSV files in `paper/`."""
+"""The results in the ViT paper (arXiv 2010.11929), read from the CSV files in `paper/`."""
 
 import csv
 import dataclasses
@@ -11,7 +11,7 @@ FOLDER = pathlib.Path(__file__).with_name("paper")
 
 @functools.cache
 def paper_rows(name):
-    """Return the rows of a file, dictionaries of strings, such as those of `"Table 8"`."""
+    """Return the rows of a file of `paper/`, such as `"Table 8"`, as dictionaries of strings."""
     path = FOLDER / f"{name.lower().replace(' ', '_')}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
@@ -19,7 +19,7 @@ def paper_rows(name):
 
 # Titles of datasets and pre-training sets.
 TITLES = {row["name"]: row["title"] for row in paper_rows("names")}
-# The builders of the models that this package has.
+# From models of the paper to builders of this package.
 BUILDERS = {row["model"]: row["builder"] for row in paper_rows("models")}
 
 
@@ -28,18 +28,17 @@ class PaperResult:
     """One result that the paper prints.
 
     Args:
-        source: where it is printed, such as `"Table 2"` or `"Appendix D.9"`.
+        source: place in the paper, such as `"Table 2"` or `"Appendix D.9"`.
         model: name of the model in the paper.
         dataset: name in `keras_vit.data.DATASETS`; `"vtab"` for the mean over its tasks,
-            `"average"` for that over five datasets, `"objectnet"`; `"exaflops"` and `"tpu_days"`
-            (in thousands) for the compute of the pre-training.
-        printed: the number as it is printed. Accuracies are in percent, those of Table 8 from 0
-            to 1.
+            `"average"` for the mean over five datasets, `"objectnet"`; `"exaflops"` and
+            `"tpu_days"` (in thousands) for the compute of the pre-training.
+        printed: the number as it is printed. Accuracies are in percent, in Table 8 from 0 to 1.
         pretraining: name of the pre-training set; empty if none is printed with the result.
         printed_std: standard deviation over runs, in percent, or empty.
-        setting: what else identifies the result in its table, such as `"7 epochs"`.
+        setting: further words that identify the result in its table, such as `"7 epochs"`.
         study: name of the setting in the study that repeats the table, or empty.
-        image_size: side of the evaluated images in pixels, or empty if it is not told.
+        image_size: side of the evaluated images in pixels, or empty if it is not printed.
 
     Example:
     >>> result = paper_results("Table 2")[1]
@@ -73,22 +72,22 @@ class PaperResult:
 
     @property
     def builder(self):
-        """Name of the model's builder, or `None` for a model that is not in this package."""
+        """The name of the model's builder, or `None` for a model that is not in this package."""
         return BUILDERS.get(self.model)
 
     @property
     def name(self):
-        """Name of the row: builder, pre-training set, dataset and setting."""
+        """The name of the row: builder, pre-training set, dataset and setting."""
         parts = (self.builder or self.model, self.pretraining, self.dataset, self.setting)
         return "/".join(part.replace(" ", "_") for part in parts if part)
 
     @property
     def title(self):
-        """The model with its pre-training set, as a column of a table."""
+        """The model with its pre-training set, as a title in a table."""
         return f"{self.model}, {TITLES[self.pretraining]}" if self.pretraining else self.model
 
 
 @functools.cache
 def paper_results(name):
-    """Return the results of a table with a number in each cell: 2 and 5 to 9, or `"text"`."""
+    """Return the results of a table of numbers (`"Table 2"`, 5 to 9) or of `"text"`."""
     return tuple(PaperResult(**row) for row in paper_rows(name))

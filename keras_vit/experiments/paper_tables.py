@@ -1,4 +1,4 @@
-"""The tables and figures of the ViT paper (arXiv 2010.11929), next to what is counted here."""
+"""Tables and figures of the ViT paper (arXiv 2010.11929), next to our counts and recipes."""
 
 import dataclasses
 import statistics
@@ -11,22 +11,22 @@ from keras_vit.models.variants import find_variant
 from keras_vit.training.recipe import RECIPES
 
 CONTENTS = {row["source"]: row["title"] for row in paper_rows("contents")}
-# Table 7's average is over these; Figure 5's is "over 5 datasets".
+# The datasets of the average in Table 7; Figure 5 has an average "over 5 datasets".
 AVERAGED = tuple(dict.fromkeys(row.dataset for row in paper_results("Table 7")))[:-1]
 # The images and classes of JFT-300M.
 NUM_IMAGES, NUM_CLASSES = 303e6, 18_000
 
 
 def _scaling_study():
-    found = {}
+    runs = {}
     for row in paper_results("Table 6"):
         run = row.model, row.builder, int(row.setting.removesuffix(" epochs"))
-        found.setdefault(run, {})[row.dataset] = row
-    return found
+        runs.setdefault(run, {})[row.dataset] = row
+    return runs
 
 
-# The runs of Table 6, pre-trained on JFT-300M (section 4.4): from model, builder and epochs to the
-# results by dataset.
+# The runs of Table 6, pre-trained on JFT-300M (section 4.4): from model, builder and epochs to a
+# dictionary of results by dataset.
 SCALING_STUDY = _scaling_study()
 
 
@@ -42,13 +42,13 @@ def count_exaflops(builder, epochs):
 
 @dataclasses.dataclass(frozen=True)
 class PaperTable:
-    """A table that is ready to be printed.
+    """A table to be printed.
 
     Args:
         title: one line.
         columns: titles of the columns.
         rows: tuples of strings.
-        notes: lines that stand below the table.
+        notes: lines below the table.
     """
 
     title: str
@@ -67,7 +67,7 @@ def paper_table(name: str) -> PaperTable:
         A `PaperTable`: `title`, `columns`, `rows` and `notes`.
 
     Raises:
-        ValueError: if there is none of that name.
+        ValueError: if there is no table or figure of that name.
 
     Reference:
         The ViT paper (arXiv 2010.11929).
@@ -84,18 +84,18 @@ def paper_table(name: str) -> PaperTable:
 
 
 def _pivot(results, corner, row_of, column_of, missing="-"):
-    """Yield the columns and rows of results, in the order in which these appear.
+    """Yield a row of column titles, then the rows, both in the order of the results.
 
     `row_of` and `column_of` are functions from a result to a title, `corner` is the title of the
-    rows. Several results of a cell stand one after the other.
+    rows. Several results in a cell are joined by ` / `.
     """
     cells, columns = {}, {}
     for result in results:
         columns[column_of(result)] = None
         cells.setdefault(row_of(result), {}).setdefault(column_of(result), []).append(str(result))
     yield corner, *columns
-    for title, found in cells.items():
-        yield title, *(" / ".join(found.get(column, [missing])) for column in columns)
+    for title, of_row in cells.items():
+        yield title, *(" / ".join(of_row.get(column, [missing])) for column in columns)
 
 
 def _dataset(result):
@@ -103,7 +103,7 @@ def _dataset(result):
 
 
 def _table_1():
-    """Sizes of models, with our count of their parameters."""
+    """Yield the sizes of models, with our count of their parameters."""
     *printed, _ = tuple(paper_rows("Table 1")[0])[1:]
     yield *printed, "builder", "counted", "counted, no head"
     for row in paper_rows("Table 1"):
@@ -114,7 +114,7 @@ def _table_1():
 
 
 def _table_3():
-    """Settings of pre-training, with our recipes."""
+    """Yield the settings of pre-training, with our recipes."""
     *printed, _ = tuple(paper_rows("Table 3")[0])[1:]
     yield *printed, "recipe", "its settings"
     for row in paper_rows("Table 3"):
@@ -124,23 +124,23 @@ def _table_3():
             recipe = RECIPES[name]
             # The paper writes 8e-4.
             rate = f"{recipe.learning_rate:.0e}".replace("e-0", "e-")
-            own = recipe.epochs, rate, recipe.decay, recipe.weight_decay, recipe.dropout
-            yield *cells, name, ", ".join(map(str, own))
+            settings = recipe.epochs, rate, recipe.decay, recipe.weight_decay, recipe.dropout
+            yield *cells, name, ", ".join(map(str, settings))
 
 
 def _table_4():
-    """Settings of fine-tuning, with our recipes."""
+    """Yield the settings of fine-tuning, with our recipes."""
     yield "datasets", "steps", "base LR", "recipe", "its steps", "its base LR"
     for row in paper_rows("Table 4"):
         for name in row["recipes"].split():
             recipe = RECIPES[name]
             rates = recipe.learning_rates or (recipe.learning_rate,)
-            own = f"{recipe.steps:,}", ", ".join(f"{rate:g}" for rate in rates)
-            yield row["datasets"], row["steps"], row["base LR"], name, *own
+            settings = f"{recipe.steps:,}", ", ".join(f"{rate:g}" for rate in rates)
+            yield row["datasets"], row["steps"], row["base LR"], name, *settings
 
 
 def _table_6():
-    """Accuracy and compute, with our count of the compute."""
+    """Yield accuracy and compute, with our count of the compute."""
     datasets = tuple(dict.fromkeys(row.dataset for row in paper_results("Table 6")))
     titles = (TITLES[dataset] for dataset in datasets)
     yield "model", "builder", "epochs", *titles, "counted", "counted / reported"
@@ -152,25 +152,25 @@ def _table_6():
 
 
 def _figure_2():
-    """Groups of VTAB: the means of Table 2, and ViT-H/14's groups of Table 9."""
+    """Yield groups of VTAB: the means from Table 2, and ViT-H/14's groups from Table 9."""
     tasks = [r for r in paper_results("Table 9") if r.title == "ViT-H/14, JFT-300M"]
     groups = mean_accuracies({result.dataset: result.value for result in tasks})
     means = {r.model: str(r) for r in paper_results("Table 2") if r.dataset == "vtab"}
     yield tuple(paper_rows("Figure 2")[0])[1:]
     for row in paper_rows("Figure 2"):
-        own = {group: f"{mean:.1f}" for group, (mean, _) in groups.items()}
-        own |= {"model": row["model"], TITLES["vtab"]: means.get(row["model"])}
-        yield tuple(cell or own[column] for column, cell in row.items() if column != "source")
+        computed = {group: f"{mean:.1f}" for group, (mean, _) in groups.items()}
+        computed |= {"model": row["model"], TITLES["vtab"]: means.get(row["model"])}
+        yield tuple(cell or computed[column] for column, cell in row.items() if column != "source")
 
 
 def _figure_4():
-    """Few-shot accuracy by the number of images of JFT-300M, as it is described."""
+    """Yield few-shot accuracy by the number of images of JFT-300M, as the text describes it."""
     yield tuple(paper_rows("Figure 4")[0])[1:]
     yield from (tuple(row.values())[1:] for row in paper_rows("Figure 4"))
 
 
 def _figure_5():
-    """Accuracy by the compute of pre-training."""
+    """Yield accuracy by the compute of pre-training."""
     yield "model", "epochs", "exaFLOPs", "counted", "average of 5 datasets", "ImageNet"
     for (model, builder, epochs), results in SCALING_STUDY.items():
         average = statistics.mean(results[dataset].value for dataset in AVERAGED)
@@ -179,7 +179,7 @@ def _figure_5():
         yield model, str(epochs), *cells
 
 
-# Generators of the columns and the rows.
+# Generators of a row of column titles, then of the rows.
 _TABLES = {
     "Table 1": _table_1,
     "Table 3": _table_3,
@@ -189,7 +189,7 @@ _TABLES = {
     "Figure 4": _figure_4,
     "Figure 5": _figure_5,
 }
-# Tables of results alone: the arguments of `_pivot`.
+# Arguments of `_pivot`, for tables that contain only results.
 _PIVOTS = {
     "Table 2": (paper_results("Table 2"), "dataset", _dataset, lambda row: row.title),
     "Table 5": (

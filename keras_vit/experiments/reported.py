@@ -1,4 +1,4 @@
-"""Accuracies as they were reported, to compare measured ones with."""
+"""Published accuracies of models on datasets, to compare measured accuracies with."""
 
 import dataclasses
 import difflib
@@ -11,26 +11,26 @@ from keras_vit.models.options import VitOptions, changed_options
 from keras_vit.models.variants import match_variant
 
 PAPER = "of the ViT paper (arXiv 2010.11929)"
-# The mean over the 19 tasks, which is not a dataset.
+# Stands for the mean over the 19 tasks in place of a dataset.
 VTAB = "vtab"
-# The name of both the kind of dataset and the rows.
+# Name of the kind of dataset, and of the dataset in rows.
 OBJECTNET = "objectnet"
-# Options without effect in evaluation: dropout, and the GELU and epsilon in which ports of the same
-# weights differ.
-_IN_EVALUATION = (*VitOptions.names("training"), "activation", "epsilon")
-# What tables have besides accuracies.
-_OTHERS = ("average", "exaflops", "tpu_days")
+# Options that `builder_of` ignores: dropout, which has no effect in evaluation, and the GELU and
+# epsilon, in which ports of the same weights differ.
+_IGNORED_OPTIONS = (*VitOptions.names("training"), "activation", "epsilon")
+# Entries of the column "dataset" whose results are no accuracies on one dataset.
+_NOT_DATASETS = ("average", "exaflops", "tpu_days")
 
 
 @dataclasses.dataclass(frozen=True)
 class Reported:
-    """The accuracy that was reported for a model on the test split of a dataset.
+    """The published accuracy of a model on the test split of a dataset.
 
     Args:
         name: name of the row, for `--compare`.
         builder: name of the model's builder, as `builder_of` returns it.
         dataset: name of the dataset in `keras_vit.data.DATASETS`, `"objectnet"` or `"vtab"`.
-        accuracy: top-1 in percent; on VTAB the mean over its tasks.
+        accuracy: top-1 accuracy in percent; on VTAB the mean over its tasks.
         std: standard deviation over runs, in percent, or `None`.
         source: the publication.
         image_size: side of the evaluated images, in pixels; `None` if not known.
@@ -49,13 +49,13 @@ class Reported:
         return f"{self.accuracy:.2f}{std} %"
 
     def compare(self, accuracy, image_size=None, central_crop_from=None):
-        """Return a line with a measured accuracy, the reported one and their difference.
+        """Return a line with a measured accuracy, the reported accuracy and their difference.
 
         Args:
             accuracy: the measured accuracy, from 0 to 1.
-            image_size: `(height, width)` of the evaluated images, named if it differs.
-            central_crop_from: smaller side that images were resized to before the middle was cut
-                out, named if it is not `None`: the reported accuracies are on whole images.
+            image_size: `(height, width)` of the evaluated images, shown if it differs.
+            central_crop_from: smaller side to which images were resized before a central crop,
+                shown if it is not `None`: the reported accuracies are on whole images.
 
         Returns:
             A string.
@@ -65,24 +65,24 @@ class Reported:
         'accuracy 87.76 %, reported 87.76 +- 0.03 % (ViT_L16/jft300m/imagenet2012,
         Table 2 of the ViT paper (arXiv 2010.11929)), difference +0.00'
         """
-        others = ""
+        remarks = ""
         if None not in (image_size, self.image_size) and set(image_size) != {self.image_size}:
             sizes = ["x".join(map(str, s)) for s in (image_size, (self.image_size,) * 2)]
-            others += "; measured on images of {} pixels instead of {}".format(*sizes)
+            remarks += "; measured on images of {} pixels instead of {}".format(*sizes)
         if central_crop_from is not None:
-            others += f"; measured on central crops from {central_crop_from} pixels"
+            remarks += f"; measured on central crops from {central_crop_from} pixels"
         return (
             f"accuracy {100 * accuracy:.2f} %, reported {self} ({self.name}, {self.source}), "
-            f"difference {100 * accuracy - self.accuracy:+.2f}{others}"
+            f"difference {100 * accuracy - self.accuracy:+.2f}{remarks}"
         )
 
 
 def reported_rows(name):
-    """Return accuracies that the paper prints as `Reported` rows.
+    """Return the accuracies of a table of the paper as `Reported` rows.
 
     Args:
-        name: name of a table, such as `"Table 5"`. Other results than accuracies are left out, as
-            are models that are not in this package.
+        name: name of a table, such as `"Table 5"`. Results that are no accuracies, and models that
+            are not in this package, are left out.
 
     Returns:
         A tuple of `Reported`.
@@ -97,7 +97,7 @@ def reported_rows(name):
             image_size=int(row.image_size) if row.image_size else None,
         )
         for row in paper_results(name)
-        if row.builder is not None and row.dataset not in _OTHERS
+        if row.builder is not None and row.dataset not in _NOT_DATASETS
     )
 
 
@@ -105,7 +105,7 @@ def published_builder(row):
     """Return what `builder_of` returns for the model of a row of the catalog."""
     if "vit_s16_i1k" not in row.url:
         return row.variant
-    # arXiv 2205.01580.
+    # Better plain ViT baselines (arXiv 2205.01580).
     options = {"pooling": "gap", "position_embedding": "sincos2d"}
     options["representation_size"] = row.representation_size
     return name_with_options(row.variant, options)
@@ -119,7 +119,7 @@ def name_with_options(builder, options):
 
 TABLE_2, TABLE_5 = reported_rows("Table 2"), reported_rows("Table 5")
 _WITH_ACCURACY = tuple(row for row in CHECKPOINTS if row.accuracy is not None)
-# Accuracies on ImageNet of the published files themselves.
+# Accuracies on ImageNet of the published checkpoint files.
 OF_CHECKPOINTS = tuple(
     Reported(
         *(row.name, published_builder(row), "imagenet2012", row.accuracy, None, row.source),
@@ -131,7 +131,7 @@ OF_OBJECTNET = tuple(row for row in reported_rows("text") if row.name.endswith("
 
 
 def find_reported(name: str) -> Reported:
-    """Return the row of Table 2, of ObjectNet or of a published checkpoint, with a name.
+    """Return the row of Table 2, of ObjectNet or of a published checkpoint by its name.
 
     Args:
         name: such as `"ViT_L16/jft300m/cifar10"` or `"ViT_B16/augreg_imagenet2012_384"`.
@@ -140,7 +140,7 @@ def find_reported(name: str) -> Reported:
         A `Reported`.
 
     Raises:
-        ValueError: if there is none; the message names the most similar ones.
+        ValueError: if there is no such row; the message lists the most similar names.
 
     Example:
     >>> print(find_reported("ViT_L16/jft300m/cifar10"))
@@ -157,9 +157,9 @@ def find_reported(name: str) -> Reported:
 
 
 def check_meant(row, model, data, num_classes):
-    """Raise `ValueError` if a `Reported` accuracy cannot be for a model and dataset.
+    """Raise `ValueError` if a `Reported` row is for another model or dataset.
 
-    A dataset outside the table of datasets, such as a folder, may hold the images of any row.
+    A dataset that is not in the table of datasets, such as a folder, may contain any images.
     """
     kind, _ = find_kind(str(data))
     name = OBJECTNET if kind is not None and kind.name == OBJECTNET else data
@@ -167,27 +167,29 @@ def check_meant(row, model, data, num_classes):
         name = row.dataset
     # ObjectNet has the labels of ImageNet.
     labels = DATASETS.get("imagenet2012" if row.dataset == OBJECTNET else row.dataset)
-    for what, has, wanted in (
+    for aspect, actual, of_row in (
         ("the model's architecture", builder_of(model), row.builder),
         ("the dataset", name, row.dataset),
         ("its number of classes", num_classes, labels and labels.num_classes),
     ):
-        if has != wanted:
+        if actual != of_row:
             raise ValueError(
-                f"`compare` must name a row of {what}, {has}. Received: {row.name!r}, of {wanted}"
+                f"`compare` must name a row of {aspect}, {actual}. "
+                f"Received: {row.name!r}, of {of_row}"
             )
 
 
 def reported_of_checkpoint(source, model, data):
-    """Return the `Reported` accuracy of the published file that a model was loaded from, or `None`.
+    """Return the `Reported` row of the published file that a model was loaded from, or `None`.
 
-    `source` is a name of the catalog or an address. The model must have its head and image size.
+    `source` is a name of the catalog or an address. The model must have the head and the image size
+    of the file.
     """
     for row, checkpoint in zip(OF_CHECKPOINTS, _WITH_ACCURACY, strict=True):
         if str(source) in (checkpoint.name, checkpoint.url) and row.dataset == data:
-            has = builder_of(model), model.output_shape[-1], *model.input_shape[1:3]
+            actual = builder_of(model), model.output_shape[-1], *model.input_shape[1:3]
             size = checkpoint.image_size
-            return row if has == (row.builder, checkpoint.num_classes, size, size) else None
+            return row if actual == (row.builder, checkpoint.num_classes, size, size) else None
     return None
 
 
@@ -198,5 +200,5 @@ def builder_of(model):
     if row is None:
         return None
     changed = changed_options(options, row).items()
-    options = {name: values[0] for name, values in changed if name not in _IN_EVALUATION}
+    options = {name: values[0] for name, values in changed if name not in _IGNORED_OPTIONS}
     return name_with_options(row.name, options)

@@ -1,4 +1,4 @@
-"""Figures at the end of a run: its confusion matrix and worst mistakes, or what it predicts."""
+"""Figures at the end of a run: confusion matrix and worst mistakes, or predicted patches."""
 
 import importlib.util
 import pathlib
@@ -22,19 +22,21 @@ MOST_MISTAKES = 24
 
 
 def draw_run(workdir, data, loss, **options):
-    """Draw what the model of a run makes of the images that it was validated on.
+    """Draw the predictions of a run's model on its validation images.
+
+    For a classifier, `confusion.png` has the confusion matrix of the best model, and `mistakes.png`
+    the misclassified images with the largest losses, if there are any. For masked patches,
+    `masked_patches.png` has predicted patches.
 
     Args:
-        workdir: directory of the run. A classifier's best model is drawn in `confusion.png` and, if
-            an image is classified wrongly, in `mistakes.png` with those of the greatest loss; a
-            predictor of masked patches in `masked_patches.png`.
+        workdir: directory of the run, where the figures are written.
         data: name of the dataset.
-        loss: that of the recipe.
+        loss: the recipe's loss.
         **options: as in `keras_vit.data.load`.
 
     Returns:
-        A list of the paths; empty without matplotlib or such a model, or if images have several
-        labels.
+        A list of the paths; empty without matplotlib, for other models, or if the images are
+        multi-label.
     """
     workdir = pathlib.Path(workdir)
     if not is_first_process() or not importlib.util.find_spec("matplotlib"):
@@ -47,24 +49,24 @@ def draw_run(workdir, data, loss, **options):
     dataset = load(data, "validation", model.input_shape[1:3], 32, **options)
     if dataset.element_spec[1].shape.rank != 1:
         return []
-    found = predictions(model, dataset)
-    names = found.class_names
+    result = predictions(model, dataset)
+    names = result.class_names
     paths = [workdir / "confusion.png"]
-    draw_confusion(confusion_matrix(found.labels, found.predicted, len(names)), names, paths[0])
-    worst = np.argsort(np.where(found.is_right, 0, -found.losses), kind="stable")[:MOST_MISTAKES]
-    worst = worst[~found.is_right[worst]]
+    draw_confusion(confusion_matrix(result.labels, result.predicted, len(names)), names, paths[0])
+    worst = np.argsort(np.where(result.is_right, 0, -result.losses), kind="stable")[:MOST_MISTAKES]
+    worst = worst[~result.is_right[worst]]
     if len(worst):
         paths.append(workdir / "mistakes.png")
-        columns = (found.labels[worst], found.predicted[worst], found.probabilities[worst])
+        columns = (result.labels[worst], result.predicted[worst], result.probabilities[worst])
         draw_mistakes(_images_at(dataset, worst), *columns, names, paths[-1])
     return paths
 
 
-def _images_at(dataset, places):
-    """Return the images at some places of a dataset, in the order of the places."""
+def _images_at(dataset, indices):
+    """Return the images of a dataset at some indices, in the order of the indices."""
     examples = enumerate(dataset.unbatch().as_numpy_iterator())
-    found = {place: image for place, (image, *_) in examples if place in places}
-    return np.stack([found[place] for place in places])
+    images = {index: image for index, (image, *_) in examples if index in indices}
+    return np.stack([images[index] for index in indices])
 
 
 def _draw_masked_patches(workdir, data, loss, options):

@@ -1,4 +1,4 @@
-"""Run a study: train each setting with each seed, measure the models, print and draw them."""
+"""Run a study of the paper: train each setting with each seed, then tabulate and draw results."""
 
 import dataclasses
 import importlib.util
@@ -35,11 +35,19 @@ from keras_vit.training.recipe import Recipe, find_recipe
 from keras_vit.training.starting_model import with_settings
 
 FIGURE = "study.png"
+# Titles of the measured columns; the other columns are fields of the recipe that were tuned.
+_TITLES = {
+    "images": "images",
+    "exaflops": "exaFLOPs",
+    "fewshot": "few-shot accuracy",
+    "finetuned": "fine-tuned accuracy",
+    "accuracy": "test accuracy",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Images:
-    """The images of an experiment: what models are trained on, tested on, and recorded with.
+    """The images of an experiment, on which models are trained and tested.
 
     Args:
         name: name of a dataset, as in `keras_vit.data.load`.
@@ -53,20 +61,20 @@ class Images:
     data_dir: os.PathLike | None = None
     fraction: float = 1.0
 
-    def source(self, split="train"):
-        """Return the `Source` of a split, all of it."""
-        return find_source(self.name, split, self.classes, self.data_dir)
-
     def __post_init__(self):
         object.__setattr__(self, "name", absolute_name(self.name))
 
+    def source(self, split="train"):
+        """Return the `Source` of a whole split, without the `fraction`."""
+        return find_source(self.name, split, self.classes, self.data_dir)
+
     def conditions(self, splits=("train", "validation", "test")):
-        """Return what results depend on, with a digest of each split.
+        """Return a dictionary of what results depend on, with a digest of each split.
 
         Raises:
             ValueError: if a split cannot be loaded.
         """
-        # A dataset numbers the classes to keep in its own order.
+        # The order of `classes` has no effect.
         conditions = {"name": self.name, "classes": sorted(self.classes or ())}
         conditions |= {f"{split} digest": self.source(split).digest() for split in splits}
         return {**conditions, "fraction": self.fraction}
@@ -120,8 +128,7 @@ class Plan:
         self.finetune = self.finetune and find_recipe(self.finetune)
         # A study may be resumed from another working directory.
         self.workdir = pathlib.Path(self.workdir).expanduser().resolve()
-        given = kind.values if self.values is None else self.values
-        self.values = tuple(map(kind.parse, given))
+        self.values = tuple(map(kind.parse, kind.values if self.values is None else self.values))
         if self.name == "datasets":
             self.data = next(iter(self.values), None)
         if self.data is None:
@@ -138,58 +145,55 @@ class Plan:
 
     @property
     def fewshot(self):
-        """The `Images` of the few-shot accuracy, or `None`."""
+        """The `Images` for the few-shot accuracy, or `None`."""
         options = self.fewshot_classes, self.data_dir
         return self.fewshot_data and Images(self.fewshot_data, *options)
 
     @property
     def target(self):
-        """The `Images` of the fine-tuning, or `None`."""
+        """The `Images` to fine-tune on, or `None`."""
         options = self.finetune_classes, self.data_dir, self.finetune_fraction
         return self.finetune_data and Images(self.finetune_data, *options)
 
     @property
     def settings(self):
-        """The lines of the study, a list of `Setting`."""
-        make = STUDIES[self.name].settings
-        return [found for m in self.models for found in make(self.recipe, m, self.values)]
+        """The settings to compare, a list of `Setting`."""
+        of_model = STUDIES[self.name].settings
+        return [s for m in self.models for s in of_model(self.recipe, m, self.values)]
 
     def conditions(self):
-        """Return what all rows have in common; another seed or setting is another row."""
+        """Return a dictionary of what the results depend on, besides the setting and the seed."""
         conditions = {
             "study": self.name,
             "recipe": {**dataclasses.asdict(self.recipe), "seed": None},
+            "tune": list(self.tune.items()),
+            "fewshot": None,
+            "finetune_data": None,
+            "finetune": self.finetune and dataclasses.asdict(self.finetune),
         }
-        conditions |= {"tune": list(self.tune.items()), "fewshot": None, "finetune_data": None}
-        conditions["finetune"] = self.finetune and dataclasses.asdict(self.finetune)
         for images in {setting.data: self.images(setting) for setting in self.settings}.values():
-            conditions[f"data {images.name}"] = dataclasses.replace(
-                images, fraction=1.0
-            ).conditions()
+            whole = dataclasses.replace(images, fraction=1.0)
+            conditions[f"data {images.name}"] = whole.conditions()
         if self.fewshot:
-            conditions["fewshot"] = {
-                **self.fewshot.conditions(("train", "test")),
-                "shots": self.shots,
-            }
+            fewshot = self.fewshot.conditions(("train", "test"))
+            conditions["fewshot"] = {**fewshot, "shots": self.shots}
         if self.target:
             conditions["finetune_data"] = self.target.conditions()
         return conditions
 
     def check(self):
-        """Raise `ValueError` for what would otherwise be found after the first runs."""
+        """Raise `ValueError` for errors that would otherwise appear after the first runs."""
         check_integer("seeds", self.seeds, 1)
         if not self.settings:
             raise ValueError(
                 f"The study {self.name!r} needs `models` and `values`. "
                 f"Received: models={self.models}, values={self.values}"
             )
-        of_finetuning = self.finetune, self.finetune_data
-        if None in of_finetuning and (
-            any(of_finetuning) or self.name in ("datasets", "pretraining")
-        ):
+        pair = self.finetune, self.finetune_data
+        if None in pair and (any(pair) or self.name in ("datasets", "pretraining")):
             raise ValueError(
                 "`finetune` and `finetune_data` must be given together, and for the studies "
-                f"'datasets' and 'pretraining'. Received: {of_finetuning}"
+                f"'datasets' and 'pretraining'. Received: {pair}"
             )
         for setting in self.settings:
             variant = find_variant(setting.model)
@@ -198,15 +202,15 @@ class Plan:
                     f"`models` must have patches for the study {self.name!r}. "
                     f"Received: {setting.model}, a ResNet"
                 )
-            # Values that a recipe refuses, and patches that do not tile the images.
-            recipes = [found.applied_to(self.recipe) for found in self.combinations(setting)]
+            # Raise an error for wrong recipes, and for patches that do not tile the images.
+            recipes = [each.applied_to(self.recipe) for each in self.combinations(setting)]
             for recipe in filter(None, (*recipes, self.finetune)):
                 _ = variant.replace(image_size=recipe.image_size).grid
 
     def combinations(self, setting):
         """Return a setting with each combination of the values of `tune`.
 
-        Masked patches have no accuracy to choose by.
+        For masked patches, which have no accuracy to choose by, return the setting alone.
         """
         if not setting.applied_to(self.recipe).is_of_classes:
             return [setting]
@@ -225,56 +229,62 @@ def study(
     seeds: int = 3,
     **options: Any,
 ) -> list[dict]:
-    """Train by the same recipe with one thing changed, over several seeds.
+    """Train models that differ in one thing by the same recipe, over several seeds.
 
-    `"scaling"` compares models, `"data-size"` shares of the training images, each trained on for as
-    many steps as all of them, `"datasets"` pre-training sets, `"pretraining"` models that have
-    learned classes, masked patches or nothing before the same fine-tuning, `"optimizers"` Adam with
-    SGD, `"shapes"` depth, width, MLP and patches, `"positions"` kinds of position embeddings,
-    `"poolings"` the class token with means and attention, and `"axial"` attention among all patches
-    with attention along rows and columns.
+    The studies compare:
+
+    - `"scaling"`: models.
+    - `"data-size"`: shares of the training images, with the same number of steps.
+    - `"datasets"`: pre-training sets.
+    - `"pretraining"`: pre-training on classes or masked patches, or none, before the same
+      fine-tuning.
+    - `"optimizers"`: Adam and SGD.
+    - `"shapes"`: depth, width, MLP and patches.
+    - `"positions"`: position embeddings.
+    - `"poolings"`: class token, mean of the patches, and attention.
+    - `"axial"`: attention among all patches, and along rows and columns.
 
     The directory gets `results.csv` with a row per run, the figure `study.png` if matplotlib is
-    installed, and the runs themselves. The same call resumes a study that was stopped, and more
-    seeds, models or values may be added to it.
+    installed, and the directories of the runs. The same call resumes a stopped study, and may add
+    seeds, models or values to it.
 
     Args:
         name: name of the study.
-        recipe: a `Recipe`, or the name of one.
-        data: name of a dataset, as in `keras_vit.data.load`. Models train on the train split; their
-            accuracy is that on the test split. `None` for `"datasets"`, which has its own.
-        workdir: path of a new directory, or of one that the same study was begun in.
+        recipe: a `Recipe`, or the name of a recipe.
+        data: name of a dataset, as in `keras_vit.data.load`. Models are trained on its train split
+            and tested on its test split. `None` for `"datasets"`, whose `values` are datasets.
+        workdir: path of a new directory, or of the same study.
         models: names of variants, also with other sizes: `"ViT_Ti16(patch_size=4, depth=6)"`.
-        seeds: number of runs of each setting; the recipe's seed is that of the first.
+        seeds: number of runs of each setting: with the recipe's seed and the following seeds.
         **options: `classes` and `data_dir` as in `keras_vit.data.load`.
-            `values`, what is compared: for `"data-size"` shares of the training images, by default
+            `values` to compare: for `"data-size"` shares of the training images, by default
             `(0.03, 0.1, 0.3, 1.0)`; for `"shapes"` factors of the sizes, by default `(0.5, 2.0)`;
             for `"datasets"` names of the pre-training sets; for `"positions"`, `"poolings"`,
             `"optimizers"`, `"pretraining"` and `"axial"` some of the kinds, such as `"none"` and
             `"2-D, learned"`, by default all.
             `tune`, dictionary from fields of the recipe, such as `"learning_rate"`, to values: each
-            setting is trained with all combinations, with the first seed, and measured with those
-            that are best on the validation split; `tuning/results.csv` records all.
+            setting is trained with all combinations and the first seed, and measured with the
+            combination that is best on the validation split; `tuning/results.csv` records all.
             `fewshot_data`, a dataset for the few-shot accuracy, its `fewshot_classes` to keep, and
-            `shots`, the labelled images per class, by default 5. Without it, that of `"data-size"`
-            is on `data`, whose images and labels the model has seen.
-            `finetune`, a `Recipe` or the name of one, and `finetune_data`, `finetune_classes` and
-            `finetune_fraction`: what the trained models are fine-tuned on; the accuracy on its test
-            split is measured, too. `"datasets"` and `"pretraining"` need them.
+            `shots`, the labelled images per class, by default 5. Without `fewshot_data`,
+            `"data-size"` uses `data`, whose images and labels the model has seen.
+            `finetune`, a `Recipe` or the name of a recipe, and `finetune_data`, `finetune_classes`
+            and `finetune_fraction`: the trained models are fine-tuned on these images, and tested
+            on the test split. `"datasets"` and `"pretraining"` need them.
 
     Returns:
         A list of dictionaries, one per run: `setting`, `seed`, `exaflops`, `accuracy`; `images` for
-        `"data-size"`, and `fewshot`, `finetuned` and the chosen values of `tune` where there are
-        any. Accuracies are from 0 to 1; `None` stands for what a setting does not have.
+        `"data-size"`; and with the options above `fewshot`, `finetuned` and the chosen values of
+        `tune`. Accuracies are from 0 to 1; `None` stands for values that a setting does not have.
 
     Raises:
-        ValueError: if an argument is out of range, or the directory has another study.
+        ValueError: if an argument is out of range, or the directory contains another study.
 
     Reference:
         Sections 4.3, 4.4 and 4.6, and appendices D.1 to D.6 of the ViT paper (arXiv 2010.11929).
 
     Example:
-        `docs/studies.md` has one on the digits, whose training takes longer than an example here.
+        See `docs/studies.md`: a study trains for too long to be an example here.
     """
     plan = Plan(name, recipe, data, workdir, models, seeds, **options)
     plan.check()
@@ -293,23 +303,23 @@ def study(
 def choose_values(plan, setting):
     """Return a setting with the values of `plan.tune` that are best on the validation images.
 
-    Each combination is trained with the first seed, once.
+    Each combination is trained once, with the first seed.
     """
-    tried = {found.full_name: found for found in plan.combinations(setting)}
-    if [*tried.values()] == [setting]:
+    combinations = {each.full_name: each for each in plan.combinations(setting)}
+    if [*combinations.values()] == [setting]:
         return setting
 
     def train(setting):
         return train_setting(plan, setting, plan.recipe.seed).run.history
 
     conditions = {"tune": list(plan.tune.items())}
-    best, _ = choose(tried, plan.recipe.seed, train, plan.workdir / "tuning", conditions)
-    return tried[best]
+    best, _ = choose(combinations, plan.recipe.seed, train, plan.workdir / "tuning", conditions)
+    return combinations[best]
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A trained setting: its run, the number of training images, and the compute."""
+    """A trained setting: the run, the number of training images, and the compute in exaFLOPs."""
 
     run: trainer.Run
     num_images: int
@@ -317,33 +327,33 @@ class Trained:
 
 
 def measure_setting(plan, setting, seed):
-    """Train a setting with a seed, and return what is measured of its model, by column."""
+    """Train a setting with a seed, and return its columns of `results.csv` as a dictionary."""
     trained = train_setting(plan, setting, seed)
     model, recipe = trained.run.model, trained.run.recipe
-    found = {field: setting.tuned.get(field) for field in plan.tune}
+    row = {field: setting.tuned.get(field) for field in plan.tune}
     if plan.name == "data-size":
         # The model with the best validation accuracy: early stopping, as in section 4.3.
         model = load_trained(trained.run.workdir)
-        found["images"] = trained.num_images
-    found |= {"exaflops": trained.exaflops, "accuracy": None}
+        row["images"] = trained.num_images
+    row |= {"exaflops": trained.exaflops, "accuracy": None}
     if recipe.is_of_classes and not setting.is_scratch:
-        found["accuracy"] = plan.images(setting).accuracy(model, recipe)
+        row["accuracy"] = plan.images(setting).accuracy(model, recipe)
     if plan.fewshot:
-        found["fewshot"] = None if setting.is_scratch else _fewshot(plan, model, recipe)
+        row["fewshot"] = None if setting.is_scratch else _fewshot(plan, model, recipe)
     if plan.finetune:
         if not setting.is_scratch:
             trained = finetune_setting(plan, setting, trained)
         accuracy = plan.target.accuracy(trained.run.model, trained.run.recipe)
-        found |= {"exaflops": trained.exaflops, "finetuned": accuracy}
-    return found
+        row |= {"exaflops": trained.exaflops, "finetuned": accuracy}
+    return row
 
 
 def train_setting(plan, setting, seed):
-    """Train a setting with a seed, or resume its run; returns a `Trained`."""
+    """Train a setting with a seed, or resume its run, and return a `Trained`."""
     recipe = dataclasses.replace(setting.applied_to(plan.recipe), seed=seed)
     images = plan.images(setting)
     source = images.source()
-    # As many steps and evaluations for each share of the images.
+    # Every share of the images gets the same number of steps and evaluations.
     epoch_examples = source.num_examples
     if setting.is_scratch:
         recipe, images = from_scratch(plan, recipe, source), plan.target
@@ -355,31 +365,32 @@ def train_setting(plan, setting, seed):
 
 
 def from_scratch(plan, recipe, source):
-    """Return a recipe with as many images as pre-training on a source and fine-tuning together."""
+    """Return a recipe that trains on as many images as pre-training on a source and fine-tuning."""
     images, target = 0, plan.target.source().subset(plan.target.fraction)
-    for trained_by, of in ((recipe, source), (plan.finetune, target)):
-        epochs, steps = trained_by.epoch_lengths(of.num_examples)
-        images += epochs * steps * trained_by.batch_size
+    for phase, phase_source in ((recipe, source), (plan.finetune, target)):
+        epochs, steps = phase.epoch_lengths(phase_source.num_examples)
+        images += epochs * steps * phase.batch_size
     steps = -(-images // recipe.batch_size)
     size = plan.finetune.image_size
     return dataclasses.replace(recipe, epochs=None, steps=steps, image_size=size)
 
 
 def finetune_setting(plan, setting, trained):
-    """Fine-tune a trained setting; returns a `Trained` with the compute of both trainings."""
-    before, part = trained.run, plan.target.source().subset(plan.target.fraction)
+    """Fine-tune a trained setting, and return a `Trained` with the compute of both trainings."""
+    before, source = trained.run, plan.target.source().subset(plan.target.fraction)
     recipe = dataclasses.replace(plan.finetune, seed=before.recipe.seed)
-    # The weights that are measured are those that are fine-tuned.
+    # Fine-tune the same weights that are measured.
     last = LAST_MODEL if before.recipe.ema_momentum is None else AVERAGED_MODEL
     run = plan.target.train(recipe, str(before.workdir / last), before.workdir / "finetuning")
-    exaflops = training_exaflops(recipe, setting.model, part, before.recipe) + trained.exaflops
-    return Trained(run, part.num_examples, exaflops)
+    exaflops = training_exaflops(recipe, setting.model, source, before.recipe) + trained.exaflops
+    return Trained(run, source.num_examples, exaflops)
 
 
 def training_exaflops(recipe, model, source, built_by):
     """Return the exaFLOPs of training a variant by a recipe on the images of a source.
 
-    `built_by` is the recipe that the model was built by; another one fine-tunes it as it is.
+    `built_by` is the recipe that the model was built by, which differs from `recipe` if that
+    fine-tunes the model.
     """
     epochs, steps = recipe.epoch_lengths(source.num_examples)
     images = steps * recipe.batch_size
@@ -392,24 +403,6 @@ def _fewshot(plan, model, recipe):
     options = {"classes": plan.fewshot.classes, "data_dir": plan.fewshot.data_dir}
     options |= {"shots": (plan.shots,), "batch_size": recipe.batch_size}
     return statistics.mean(evaluate_fewshot(model, plan.fewshot.name, **options).values())
-
-
-# The titles of measured columns. Others are fields of the recipe that were tuned.
-_TITLES = {
-    "images": "images",
-    "exaflops": "exaFLOPs",
-    "fewshot": "few-shot accuracy",
-    "finetuned": "fine-tuned accuracy",
-    "accuracy": "test accuracy",
-}
-
-
-def _cell(column, found):
-    found = [value for value in found if value is not None]
-    if found and column in ("fewshot", "finetuned", "accuracy"):
-        return f"{mean_and_deviation([100 * value for value in found], 2)} %"
-    texts = (f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in found)
-    return ", ".join(dict.fromkeys(texts)) or "-"
 
 
 def summary_table(rows):
@@ -431,6 +424,14 @@ def summary_table(rows):
     return ("setting", "seeds", *titles), lines
 
 
+def _cell(column, values):
+    values = [value for value in values if value is not None]
+    if values and column in ("fewshot", "finetuned", "accuracy"):
+        return f"{mean_and_deviation([100 * value for value in values], 2)} %"
+    texts = (f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in values)
+    return ", ".join(dict.fromkeys(texts)) or "-"
+
+
 def _draw(plan, rows):
     short = short_labels({row["setting"] for row in rows})
     rows = [{**row, "setting": short[row["setting"]]} for row in rows]
@@ -444,12 +445,12 @@ def _draw(plan, rows):
     if not panels:
         return
     if kind.is_by_compute:
-        exaflops = {name: found[0] for name, found in by_setting(rows, "exaflops").items()}
+        exaflops = {name: values[0] for name, values in by_setting(rows, "exaflops").items()}
         title, column = next(iter(panels.items()))
         draw_scaling(exaflops, by_setting(rows, column), kind.title, picture, title)
     elif plan.name == "data-size":
         rows = [{**row, "model": row["setting"].rpartition(", ")[0]} for row in rows]
         draw_data_sizes(rows, panels, kind.title, picture)
     else:
-        found = {title: by_setting(rows, column) for title, column in panels.items()}
-        draw_study(found, kind.title, picture)
+        values = {title: by_setting(rows, column) for title, column in panels.items()}
+        draw_study(values, kind.title, picture)

@@ -1,4 +1,4 @@
-"""The table of studies: what differs between the lines of each. Nothing here needs Keras."""
+"""The table of studies: which settings each one compares. This file does not import Keras."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from keras_vit.training.recipe import RECIPES
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One line of a study.
+    """One of the settings that a study compares.
 
     Args:
-        name: its name in the table.
+        name: name of the setting in the table of results.
         model: name of a variant.
-        changes: the recipe's fields that differ.
+        changes: dictionary of the recipe's fields that the setting changes.
         fraction: share of the training images.
-        data: the dataset that is trained on; `None` for that of the study.
+        data: the dataset to train on; `None` for the study's dataset.
         tuned: dictionary from fields of the recipe to values chosen on the validation images.
-        is_scratch: whether the model is trained on the images of the fine-tuning alone.
+        is_scratch: whether the model is trained only on the images of the fine-tuning.
     """
 
     name: str
@@ -35,11 +35,11 @@ class Setting:
 
     @property
     def full_name(self):
-        """The name with the values that are chosen."""
+        """The name with the tuned values."""
         return self.name + "".join(f", {field} {value:g}" for field, value in self.tuned.items())
 
     def applied_to(self, recipe):
-        """Return the recipe of the study with the fields of this line."""
+        """Return the recipe of the study with the fields of this setting."""
         return dataclasses.replace(recipe, **self.changes, **self.tuned)
 
 
@@ -48,15 +48,15 @@ class Study:
     """One study.
 
     Args:
-        source: where the paper has it.
-        name: its name in the command.
-        title: title of its figure.
-        what: what is changed, for the help.
-        needs_patches: `"yes"`, or empty if its models may be ResNets.
-        is_by_compute: `"yes"` if its figure shows the accuracy by the compute, or empty.
-        settings: function of a recipe, a model and the values that yields the settings.
-        values: the values that are compared by default.
-        parse: function from a value as text to one of the study.
+        source: the section of the paper.
+        name: name of the study in the command.
+        title: title of the figure.
+        what: description of the settings, for the help.
+        needs_patches: `"yes"`, or empty if the models may be ResNets.
+        is_by_compute: `"yes"` if the figure shows the accuracy by the compute, or empty.
+        settings: function of a recipe, a model and the values that yields `Setting`s.
+        values: the values to compare by default.
+        parse: function that converts the text of a value.
     """
 
     source: str
@@ -97,13 +97,13 @@ def _datasets(recipe, model, values):
 
 
 def _sgd(recipe):
-    """The momentum of `big_transfer` with its rate for a batch, 0.03 for 256 images."""
+    """Return the settings of big_transfer: SGD with the learning rate 0.03 for 256 images."""
     rate = 0.03 * recipe.batch_size / 256
     return {"optimizer": "sgd", "learning_rate": rate, "weight_decay": 1e-4}
 
 
 _OPTIMIZERS = {"Adam": {"optimizer": "adamw"}, "SGD": _sgd}
-# Fields that masked patches always take from the recipe `masked_patches`.
+# Fields that masked patches take from the recipe `masked_patches`.
 _OF_MASKED_PATCHES = (
     *("loss", "decay", "boundaries", "weight_decay", "dropout", "pre_logits", "augmentation"),
     *("label_smoothing", "head_bias", "class_balance"),
@@ -122,7 +122,7 @@ def _pretraining(recipe, model, values):
         yield dataclasses.replace(setting, is_scratch=is_scratch)
 
 
-# Appendix D.2 divides the patch, which makes the sequence longer. Heads keep their width.
+# As in appendix D.2, the patch size is divided by a factor. Heads keep their width.
 _SHAPES = {
     "depth": ("depth",),
     "width": ("embedding_dim", "num_heads"),
@@ -133,7 +133,7 @@ _SHAPES = {
 
 
 def _shapes(recipe, model, values):
-    """A model, and it with one of its sizes, or all, multiplied by each factor."""
+    """Yield a model, then the model with one or all of its sizes multiplied by each factor."""
     yield Setting(model, model)
     variant = find_variant(model)
     for name, sizes in () if is_resnet(variant) else _SHAPES.items():
@@ -153,11 +153,11 @@ def _scaled(variant, size, factor):
     return int(scaled)
 
 
-def _positions(kind, place):
-    return {"position_embedding": kind, "position_placement": place}
+def _positions(kind, placement):
+    return {"position_embedding": kind, "position_placement": placement}
 
 
-# Table 8 of the paper, and sines and cosines.
+# The position embeddings of Table 8 of the paper, and sines and cosines.
 POSITIONS = {
     "none": {"position_embedding": "none"},
     "1-D, learned": {"position_embedding": "learned"},
@@ -169,7 +169,7 @@ POSITIONS = {
     "relative": {"position_embedding": "relative"},
     "2-D, sines and cosines": {"position_embedding": "sincos2d"},
 }
-# A class token has no place in a row or a column.
+# Without a class token, which has no row and no column.
 _AXIAL = {
     "all patches": {"pooling": "gap", "axial": False},
     "axial": {"pooling": "gap", "axial": True},

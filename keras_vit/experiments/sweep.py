@@ -1,4 +1,4 @@
-"""Sweeps: the same training with several seeds, or with several learning rates to choose from."""
+"""Train with several seeds (`train_seeds`), or choose a learning rate among several (`sweep`)."""
 
 import dataclasses
 import logging
@@ -27,11 +27,11 @@ _SETTING = "train"
 
 @dataclasses.dataclass(frozen=True)
 class SeedResults:
-    """The best values of a metric in runs that differ in their seeds.
+    """The best values of a metric in runs with different seeds.
 
     Args:
-        metric: name of the metric of an epoch, as `best_of` chooses it; `None` without validation.
-        values: dictionary from seeds to the best values of the metric, `None` without validation.
+        metric: name of the metric, as in `best_of`; `None` without validation.
+        values: dictionary from seeds to the best values of the metric; `None` without validation.
     """
 
     metric: str | None
@@ -61,30 +61,30 @@ def train_seeds(
     on_run: Callable | None = None,
     **options: Any,
 ) -> SeedResults:
-    """Train by a recipe with its seed and the following ones, as one run after the other.
+    """Train by a recipe with its seed and the following seeds, one run after the other.
 
-    The runs are in the directories `seed-0`, `seed-1` and so on, named by their seeds.
-    `results.csv` has the best value of the metric that selects the best model per seed. Each run is
-    the same as if it were trained alone with its seed.
+    The runs are in the directories `seed-0`, `seed-1` and so on. `results.csv` has, per seed, the
+    best value of the metric that selects the best model. Each run is the same as if it were trained
+    alone with its seed.
 
     Args:
         recipe: a `Recipe`, or the name of a row of `RECIPES`.
         model: name or path of a model, as in `keras_vit.training.train`.
         data: name of a dataset.
-        workdir: path of a new or empty directory; or of one in which the same runs were begun.
+        workdir: path of a new or empty directory; or of the same runs, to resume them.
         seeds: number of runs.
         train: function with the arguments of `keras_vit.training.train` that returns a `Run`.
-        resume: whether to resume the runs in `workdir`. Finished runs are not repeated, and the
-            number of seeds may be greater than before. With a smaller one `results.csv` keeps all.
+        resume: whether to resume the runs in `workdir`. Finished runs are not repeated. The number
+            of seeds may be larger than before; if it is smaller, `results.csv` keeps its rows.
         on_run: function that is called with the `Run` of each seed, or `None`.
         **options: further arguments of `train`.
 
     Returns:
-        `SeedResults` of the seeds that are asked for.
+        `SeedResults` of these seeds.
 
     Raises:
-        ValueError: if `seeds` is not positive, the model is built, `workdir` has other files, or as
-            `train`.
+        ValueError: if `seeds` is not positive, the model is built, or `workdir` has other files; or
+            as in `train`.
 
     Reference:
         Table 2 of the ViT paper (arXiv 2010.11929): mean and standard deviation over three runs.
@@ -106,25 +106,25 @@ def train_seeds(
     check_named(model)
 
     def train_seed(recipe, seed):
-        own = dataclasses.replace(recipe, seed=seed)
-        run = train(own, model, data, seed_directory(workdir, seed), resume=resume, **options)
+        recipe = dataclasses.replace(recipe, seed=seed)
+        run = train(recipe, model, data, seed_directory(workdir, seed), resume=resume, **options)
         metric, value = best_of(run.history, run.recipe.monitor)
         if on_run is not None:
             on_run(run)
         return {} if metric is None else {metric: value}
 
     if keras.backend.backend() == "jax":
-        # Only the first process looks at the directory.
+        # Only the first process uses the directory, so the processes are joined before.
         distribution.join_processes()
-    asked = range(recipe.seed, recipe.seed + seeds)
+    run_seeds = range(recipe.seed, recipe.seed + seeds)
     if distribution.is_first_process():
         conditions = {"recipe": {**dataclasses.asdict(recipe), "seed": None}}
-        # Only the first process reads `results.csv`, and all train together: a finished run is
-        # resumed, which returns its own record.
+        # `repeat`, because the other processes cannot see which runs are recorded, and all must
+        # train together. To resume a finished run returns its results.
         settings = {_SETTING: recipe}
-        rows = grid(settings, asked, train_seed, workdir, conditions, resume, repeat=True)
+        rows = grid(settings, run_seeds, train_seed, workdir, conditions, resume, repeat=True)
     else:
-        rows = [{"seed": seed, **train_seed(recipe, seed)} for seed in asked]
+        rows = [{"seed": seed, **train_seed(recipe, seed)} for seed in run_seeds]
     metric = next((name for name in rows[0] if name not in ("setting", "seed")), None)
     return SeedResults(metric, {row["seed"]: row.get(metric) for row in rows})
 
@@ -135,7 +135,7 @@ def seed_directory(workdir, seed):
 
 
 def finished_runs(path):
-    """Return the directories of the finished runs of `train_seeds`; none for any other path."""
+    """Return the directories of finished runs of `train_seeds`; an empty list for other paths."""
     path = pathlib.Path(path).expanduser()
     rows = read_results(path / RESULTS)
     seeds = sorted(row["seed"] for row in rows if row["setting"] == _SETTING)
@@ -169,23 +169,23 @@ def sweep(
 ) -> tuple[Run, dict]:
     """Choose a learning rate on held-out images, then train with it on all images.
 
-    The runs that choose train on the split `train`, in a directory next to `workdir` whose name
-    ends with `-sweep`. The last run trains on `train+validation`, in `workdir`.
+    To choose, a run per learning rate trains on the split `train`, in a directory next to `workdir`
+    whose name ends with `-sweep`. The last run trains on `train+validation`, in `workdir`.
 
     Args:
         recipe: a `Recipe` with `learning_rates`, or the name of a row of `RECIPES`.
         model: name or path of a model, as in `keras_vit.training.train`.
         data: name of a dataset.
         workdir: path of a new or empty directory; or of the sweep to resume.
-        cache: as in `keras_vit.training.train`; each of the two splits has its own file.
-        resume: whether to resume the sweep in `workdir`; if there is none, it begins.
+        cache: as in `keras_vit.training.train`; each of the two splits has a separate file.
+        resume: whether to resume the sweep in `workdir`; if there is no sweep, a new one begins.
         **options: further arguments of `keras_vit.training.train`.
 
     Returns:
         `(run, accuracies)`: the last `Run`, and the dictionary of `choose_learning_rate`.
 
     Raises:
-        ValueError: as `choose_learning_rate` and `keras_vit.training.train`.
+        ValueError: as in `choose_learning_rate` and `keras_vit.training.train`.
 
     Reference:
         Table 4 of the ViT paper (arXiv 2010.11929).
@@ -194,11 +194,11 @@ def sweep(
     check_named(model)
 
     def train(recipe, workdir, split="train", validation="validation", **metadata):
-        of_split = cache if cache in (None, "memory") else f"{cache}-{split}"
-        parts = {"split": split, "validation": validation, "cache": of_split, "resume": resume}
-        return trainer.train(recipe, model, data, workdir, metadata=metadata, **parts, **options)
+        split_cache = cache if cache in (None, "memory") else f"{cache}-{split}"
+        more = {"split": split, "validation": validation, "cache": split_cache, "resume": resume}
+        return trainer.train(recipe, model, data, workdir, metadata=metadata, **more, **options)
 
-    # Before the first of many runs.
+    # The last run needs `workdir`: raise an error before the first run.
     RunDir(workdir, {}, resume, file=RUN_FILE).check()
     recipe, accuracies = choose_learning_rate(
         find_recipe(recipe),
@@ -209,12 +209,12 @@ def sweep(
     )
     # The last run has no images to validate on.
     recipe = dataclasses.replace(recipe, monitor=None, patience=None)
-    found = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
-    return train(recipe, workdir, "train+validation", None, sweep=found), accuracies
+    recorded = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
+    return train(recipe, workdir, "train+validation", None, sweep=recorded), accuracies
 
 
 def check_named(model):
-    """Raise `ValueError` for a built model, from which a second run would not start anew."""
+    """Raise `ValueError` for a built model, which the first of several runs would change."""
     if isinstance(model, keras.Model):
         raise ValueError(
             "`model` must be a name or a path, from which each run starts anew. "
@@ -223,10 +223,10 @@ def check_named(model):
 
 
 def sweep_shortly(recipe, model, data, workdir, **options):
-    """Choose a learning rate in runs of a fifth of the steps, and return the recipe with it.
+    """Choose a learning rate in runs of a fifth of the steps, and return the recipe with that rate.
 
-    The runs are in the directories of `sweep`, where they are always resumed. `options` are those
-    of `keras_vit.training.train`.
+    The runs are in the same directories as for `sweep`, and are always resumed. `options` are
+    arguments of `keras_vit.training.train`.
     """
     steps = max(recipe.steps // 5, 20)
     changes = {"steps": steps, "warmup_steps": max(steps // 10, 1), "patience": None}
@@ -242,14 +242,14 @@ def sweep_shortly(recipe, model, data, workdir, **options):
 
 
 def _conditions(model, data, options):
-    """Return what the accuracies of a sweep depend on, besides the recipe."""
+    """Return a dictionary of what the accuracies of a sweep depend on, besides the recipe."""
     names = ("classes", "fraction", "exclude", "dtype", "teacher", "keep_head")
     conditions = {name: str(options.get(name)) for name in names}
     return {"model": absolute_model_name(model), "data": absolute_name(data), **conditions}
 
 
 def sweep_directory(workdir):
-    """Return the directory of the runs that choose, next to that of the last one."""
+    """Return the directory of the runs that choose a learning rate, next to `workdir`."""
     return pathlib.Path(f"{workdir}-sweep")
 
 
@@ -264,19 +264,20 @@ def choose_learning_rate(
 
     Args:
         recipe: a `Recipe` with `learning_rates`.
-        train: function of a recipe and a directory that trains there by the recipe, and returns
-            the metrics of the epochs, as `fit` does.
+        train: function of a recipe and a directory that trains by the recipe in the directory, and
+            returns a list of the metrics of each epoch.
         workdir: path of a new or empty directory; or of the same choice, to resume it.
-        resume: whether `workdir` may have been begun in.
-        conditions: dictionary of what else the accuracies depend on, such as the model.
+        resume: whether `workdir` may contain a choice that was begun.
+        conditions: dictionary of everything else that the accuracies depend on, such as the model.
 
     Returns:
-        `(recipe, accuracies)`: the recipe with the learning rate of the highest validation accuracy
-        in the last epoch (or of the recipe's `monitor`), the smaller of two equal ones; and a
-        dictionary from learning rates to these accuracies, `None` for a rate that diverged.
+        `(recipe, accuracies)`: the recipe with the learning rate that has the highest validation
+        accuracy in the last epoch (or the highest `monitor` of the recipe), the smallest of equal
+        ones; and a dictionary from learning rates to these accuracies, `None` for a rate that
+        diverged.
 
     Raises:
-        ValueError: if the recipe has no choice or does not train on classes, or no accuracy is
+        ValueError: if the recipe has no `learning_rates` or no loss of classes, or no accuracy is
             measured on validation images.
         NotFiniteError: if all rates diverge.
 
@@ -291,8 +292,8 @@ def choose_learning_rate(
     rates = {f"learning rate {rate}": rate for rate in sorted({*recipe.learning_rates})}
 
     def train_with(rate):
-        own = dataclasses.replace(recipe, learning_rate=rate)
-        return train(own, pathlib.Path(workdir) / str(rate))
+        with_rate = dataclasses.replace(recipe, learning_rate=rate)
+        return train(with_rate, pathlib.Path(workdir) / str(rate))
 
     conditions = {**(conditions or {}), "recipe": dataclasses.asdict(recipe)}
     options = {"conditions": conditions, "monitor": recipe.monitor}
@@ -302,21 +303,21 @@ def choose_learning_rate(
 
 
 def choose(settings, seed, train, workdir, conditions, *, resume=True, monitor=None):
-    """Train with each of some settings, and choose one on validation images.
+    """Train with each setting, and choose one by its accuracy on validation images.
 
     Args:
         settings: dictionary from names to settings.
         seed: the seed of the runs, to be recorded.
-        train: function of a setting that trains, and returns the metrics of the epochs.
-        workdir: path of the directory, as of a `grid`.
-        conditions: dictionary of what else the results depend on, as in `grid`.
-        resume: whether `workdir` may have been begun in.
+        train: function of a setting that trains, and returns a list of the metrics of each epoch.
+        workdir: path of the directory, as in `grid`.
+        conditions: dictionary of everything else that the results depend on, as in `grid`.
+        resume: whether `workdir` may contain a choice that was begun.
         monitor: name of the metric to choose by, unless it is a loss; the accuracy by default.
 
     Returns:
         `(name, accuracies)`: the name of the setting with the highest accuracy at the end of
-        training, the first of equal ones; and a dictionary from names to accuracies, `None` for a
-        setting that diverged.
+        training, the first among equal ones; and a dictionary from names to accuracies, `None` for
+        a setting that diverged.
 
     Raises:
         NotFiniteError: if all settings diverge.
@@ -328,7 +329,7 @@ def choose(settings, seed, train, workdir, conditions, *, resume=True, monitor=N
         except NotFiniteError as error:
             logging.getLogger("keras_vit").warning("%s", error)
             return {"accuracy": None}
-        # A loss depends on label smoothing and mixing, and small ones are best.
+        # No loss: small losses are best, and they depend on label smoothing and mixing.
         names = (monitor, "val_accuracy", "val_mean_average_precision")
         measured = [last[name] for name in names if name in last and "loss" not in name]
         if not measured:

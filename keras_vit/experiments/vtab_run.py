@@ -1,4 +1,4 @@
-"""Fine-tune and evaluate a model on the tasks of VTAB-1k."""
+"""Fine-tune a model on the 19 tasks of VTAB-1k, and evaluate it: `vtab`."""
 
 import dataclasses
 import os
@@ -53,32 +53,33 @@ def vtab(
 ) -> VtabResults:
     """Fine-tune a model on each task of VTAB-1k, 1,000 images each, and evaluate it.
 
-    Each task is trained on its 1,000 images, and evaluated once on its test split. A recipe with
-    several `learning_rates` first tries each on 800 of the images, and takes the one that is best
-    on the 200 others. The same call resumes where it was stopped, in the middle of a task too.
+    The model is trained on the 1,000 images of a task, and evaluated once on its test split. If the
+    recipe has several `learning_rates`, each is tried on 800 of the images first, and the rate with
+    the best accuracy on the other 200 is chosen. The same call resumes where it was stopped, also
+    in the middle of a task.
 
     Args:
         model: name of a variant, a checkpoint, a `.keras` file or a run's directory, as in
             `keras_vit.training.train`.
-        workdir: directory for `results.csv` and a run per task: a new one or, to resume, that of
-            the same call.
+        workdir: directory for `results.csv` and a run per task: a new directory or, to resume, the
+            directory of the same call.
         tasks: names of tasks (`"dtd"`, `"svhn"`, ...) or of groups (`"natural"`, `"specialized"`,
-            `"structured"`); all 19 by default. Others can be added later in the same directory.
-        recipe: a `Recipe`, or the name of one.
-        seeds: number of runs of each task: with the recipe's seed, and the following ones.
-        datasets: dictionary from names of tasks to datasets as in `keras_vit.data.load`, which have
-            their images in the splits train, validation and test; other tasks are read by
-            TensorFlow Datasets.
+            `"structured"`); all 19 by default. Tasks can be added later in the same directory.
+        recipe: a `Recipe`, or the name of a recipe.
+        seeds: number of runs of each task: with the recipe's seed and the following seeds.
+        datasets: dictionary from names of tasks to names of datasets, as in `keras_vit.data.load`,
+            with the splits train, validation and test; TensorFlow Datasets has the images of other
+            tasks.
         data_dir: directory of TensorFlow Datasets.
         dtype: dtype policy of the models.
         strategy: as in `keras_vit.training.train`. VTAB runs in one process.
-        keep_models: whether to keep the models and states of finished tasks: by default they are
-            deleted, as those of 19 tasks need much disk space.
+        keep_models: whether to keep the models and states of finished tasks; by default they are
+            deleted to save disk space.
         compare: name of the row of Table 2 to compare with, such as `"ViT_L16/jft300m/vtab"`; by
-            default the row for the model, if it is a published file that the paper fine-tunes.
+            default the row of the model, if it is a published file that the paper fine-tunes.
 
     Returns:
-        `VtabResults` of these seeds, of all tasks that have a result in the directory.
+        `VtabResults` of these seeds, with all tasks that have a result in the directory.
 
     Raises:
         ValueError: if an argument is out of range, the data of a task cannot be loaded, or the
@@ -110,20 +111,20 @@ def vtab(
         )
     workdir, recipe = pathlib.Path(workdir).expanduser().resolve(), find_recipe(recipe)
     if len({*recipe.learning_rates}) == 1:
-        # There is nothing to choose.
+        # With one rate there is nothing to choose.
         rate = recipe.learning_rates[0]
         recipe = dataclasses.replace(recipe, learning_rate=rate, learning_rates=())
-    own = {task: data for name, data in (datasets or {}).items() for task in find_tasks([name])}
-    tasks, asked = find_tasks(tasks), range(recipe.seed, recipe.seed + seeds)
-    runs = _Runs(absolute_model_name(model), workdir, recipe, own, data_dir, dtype)
+    datasets = {task: data for n, data in (datasets or {}).items() for task in find_tasks([n])}
+    tasks, run_seeds = find_tasks(tasks), range(recipe.seed, recipe.seed + seeds)
+    runs = _Runs(absolute_model_name(model), workdir, recipe, datasets, data_dir, dtype)
     with distribution.strategy(strategy).scope():
-        # A wrong model is found before datasets are downloaded.
+        # Build a model first: a wrong one raises an error before datasets are downloaded.
         num_classes = DATASETS[tasks[0]].num_classes
         row = find_row(runs.model, make_model(recipe, runs.model, num_classes, dtype), compare)
         done = accuracies_by_seed(workdir)
         for task in tasks:
-            if any(task not in done.get(seed, ()) for seed in asked):
-                # All data are there before the first task is trained on.
+            if any(task not in done.get(seed, ()) for seed in run_seeds):
+                # Load all data before the first training.
                 runs.images(task).conditions(DATASETS[task].splits)
 
         def run(task, seed):
@@ -131,25 +132,25 @@ def vtab(
                 runs.clean_up()
             return {"accuracy": runs.train_and_test(task, seed)}
 
-        grid({task: task for task in tasks}, asked, run, workdir, runs.conditions())
+        grid({task: task for task in tasks}, run_seeds, run, workdir, runs.conditions())
         if not keep_models:
             runs.clean_up()
-    found = accuracies_by_seed(workdir)
-    return VtabResults({seed: found[seed] for seed in asked}, recipe, row)
+    accuracies = accuracies_by_seed(workdir)
+    return VtabResults({seed: accuracies[seed] for seed in run_seeds}, recipe, row)
 
 
 def accuracies_by_seed(workdir):
     """Return the results in a directory: per seed a dictionary from tasks to accuracies."""
     rows = read_results(pathlib.Path(workdir) / RESULTS)
-    found = {seed: {} for seed in sorted({row["seed"] for row in rows})}
+    accuracies = {seed: {} for seed in sorted({row["seed"] for row in rows})}
     for row in sorted(rows, key=lambda row: TASKS.index(row["setting"])):
-        found[row["seed"]][row["setting"]] = row["accuracy"]
-    return found
+        accuracies[row["seed"]][row["setting"]] = row["accuracy"]
+    return accuracies
 
 
 @dataclasses.dataclass(frozen=True)
 class _Runs:
-    """The runs of the tasks; see `vtab`."""
+    """The runs of the tasks, with arguments of `vtab`."""
 
     model: str
     workdir: pathlib.Path
@@ -163,7 +164,7 @@ class _Runs:
         return Images(self.datasets.get(task, task), data_dir=self.data_dir)
 
     def conditions(self):
-        """Return what the results depend on, besides the task and the seed."""
+        """Return a dictionary of what the results depend on, besides the task and the seed."""
         recipe = {**dataclasses.asdict(self.recipe), "seed": None}
         datasets = [(task, self.images(task).name) for task in sorted(self.datasets)]
         conditions = {
@@ -183,22 +184,22 @@ class _Runs:
             count = images.source(split).num_examples
             print(f"{task}: training on {count:,} images, learning rate {recipe.learning_rate:g}")
             options |= {"split": split, "validation": validation, "dtype": self.dtype, "keep": 1}
-            # With the strategy "none": `vtab` has opened the scope of its own, for all tasks.
+            # `Images.train` uses the strategy "none": `vtab` has opened the scope for all tasks.
             return images.train(recipe, self.model, workdir, **options)
 
         recipe, metadata = dataclasses.replace(_for_task(self.recipe, task), seed=seed), {}
         if recipe.learning_rates:
-            recipe, found = choose_learning_rate(
+            recipe, accuracies = choose_learning_rate(
                 recipe,
                 lambda recipe, workdir: train(recipe, workdir).history,
                 sweep_directory(directory),
             )
-            metadata["sweep"] = {f"{rate:g}": accuracy for rate, accuracy in found.items()}
+            metadata["sweep"] = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
         run = train(recipe, directory, "train+validation", None, metadata=metadata)
         return images.accuracy(run.model, recipe)
 
     def clean_up(self):
-        """Delete the models and states of the runs that are recorded."""
+        """Delete the models and states of the recorded runs."""
         for row in read_results(self.workdir / RESULTS):
             run = self._directory(row["setting"], row["seed"])
             for directory in (run, sweep_directory(run)):
@@ -212,7 +213,7 @@ class _Runs:
 
 
 def _for_task(recipe, task):
-    """Return a recipe without the crops and flips that make the labels of a task wrong."""
+    """Return a recipe without crops and flips that would make the labels of a task wrong."""
     changes = {} if DATASETS[task].crop else {"min_crop_area": None, "random_crop_from": None}
     if not DATASETS[task].flip:
         changes["flip"] = "never"
@@ -220,8 +221,8 @@ def _for_task(recipe, task):
 
 
 def find_tasks(names=()):
-    """Return the tasks that names of tasks and groups stand for, in the paper's order; or all."""
-    wanted = set()
+    """Return tasks by names of tasks or groups, in the paper's order; all tasks without names."""
+    selected = set()
     for name in names:
         tasks = GROUPS.get(name) or {name, f"vtab/{name}"}.intersection(TASKS)
         if not tasks:
@@ -229,5 +230,5 @@ def find_tasks(names=()):
             raise ValueError(
                 f"`tasks` must be among {short}, or groups: {', '.join(GROUPS)}. Received: {name!r}"
             )
-        wanted.update(tasks)
-    return tuple(task for task in TASKS if task in wanted or not names)
+        selected.update(tasks)
+    return tuple(task for task in TASKS if task in selected or not names)

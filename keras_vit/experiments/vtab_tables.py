@@ -1,4 +1,4 @@
-"""Accuracies on VTAB-1k as the paper shows them: by task, by group, and the mean of all."""
+"""Tables of accuracies on VTAB-1k as in the paper: per task, per group, and the mean of all."""
 
 import dataclasses
 
@@ -11,8 +11,8 @@ from keras_vit.experiments.paper_results import paper_results
 from keras_vit.experiments.reported import TABLE_2, VTAB, builder_of, find_reported
 from keras_vit.training.recipe import RECIPES
 
-# Settings that change the results by rounding and chance alone.
-_FREE = ("seed", "accumulation_steps", "remat")
+# Settings that change the results only by rounding and chance.
+_NEUTRAL = ("seed", "accumulation_steps", "remat")
 
 GROUPS = {
     "natural": tuple(row.name for row in VTAB_NATURAL),
@@ -26,13 +26,13 @@ SOURCE = "Table 9 of the ViT paper (arXiv 2010.11929)"
 
 
 def _reported_tasks():
-    """Return Table 9 by the names of rows of Table 2, which are the means, and by tasks."""
-    found = {}
+    """Return a dictionary from rows of Table 2 (the means) to accuracies of Table 9 by task."""
+    accuracies = {}
     for result in paper_results("Table 9"):
         if result.dataset in TASKS:
             name = f"{result.builder}/{result.pretraining}/{VTAB}"
-            found.setdefault(name, {})[result.dataset] = result.value
-    return found
+            accuracies.setdefault(name, {})[result.dataset] = result.value
+    return accuracies
 
 
 # In percent.
@@ -47,11 +47,12 @@ def mean_accuracies(accuracies):
 
     Returns:
         A dictionary from `"natural"`, `"specialized"`, `"structured"` and `"VTAB-1k"` to
-        `(mean, tasks)`, over the tasks that have an accuracy; without groups that have none.
+        `(mean, tasks)`, over the tasks that have an accuracy; groups without such tasks are left
+        out.
 
     Reference:
         The VTAB paper (arXiv 1910.04867) and its `task_adaptation`: "average accuracy across all
-        tasks". The means in Table 9 of the ViT paper are these, and not means of groups.
+        tasks". The means in Table 9 of the ViT paper are these means over tasks, not over groups.
 
     Example:
     >>> means = mean_accuracies({"vtab/dtd": 0.25, "vtab/svhn": 0.75, "vtab/dmlab": 0.5})
@@ -70,16 +71,16 @@ def find_row(source, model=None, compare=None):
     """Return the row of Table 2 to compare the results with.
 
     Args:
-        source: what the model was loaded from. The name or the address of a published checkpoint
-            that the paper fine-tunes is enough to find the row.
-        model: the model, to check against the architecture of a named row.
-        compare: name of a row, such as `"ViT_L16/jft300m/vtab"`, for any other `source`.
+        source: name, path or address that the model was loaded from. A published checkpoint that
+            the paper fine-tunes has a row.
+        model: the model, whose architecture must match the row `compare`.
+        compare: name of a row, such as `"ViT_L16/jft300m/vtab"`; `None` to find it by `source`.
 
     Returns:
         A `keras_vit.experiments.reported.Reported`, or `None`.
 
     Raises:
-        ValueError: if there is no such row for VTAB, or it is for another architecture.
+        ValueError: if `compare` is no row for VTAB, or is for another architecture.
 
     Example:
     >>> print(find_row("ViT_L16/imagenet21k"), find_row("ViT_Ti16"))
@@ -104,17 +105,17 @@ def table_columns(reported=None):
 
 
 def table_rows(accuracies, reported=None):
-    """Return a row for each task that has a result, then the mean of each group and of all.
+    """Yield a row for each task that has a result, then for the mean of each group and of all.
 
     Args:
         accuracies: dictionary from tasks to accuracies, from 0 to 1; or a list of such
-            dictionaries, one per seed. Then cells have the mean and the standard deviation (n - 1)
-            over the seeds, of the tasks that have a result with each seed.
-        reported: a row of `find_row` to compare with. Accuracies of its tasks are those of Table 9,
-            and a mean is over the tasks that have a result; that of all 19 is in Table 2.
+            dictionaries, one per seed. With a list, cells have the mean and the standard deviation
+            (n - 1) over the seeds, for tasks that have a result with each seed.
+        reported: a row of `find_row` to compare with. The accuracies of tasks are from Table 9, and
+            means are over the tasks that have a result; the mean of all 19 is from Table 2.
 
     Yields:
-        A tuple of strings for each, under `table_columns(reported)`.
+        Tuples of strings, for the columns `table_columns(reported)`.
 
     Example:
     >>> for row in table_rows({"vtab/dtd": 0.75}, find_row("ViT_L16/imagenet21k")):
@@ -123,7 +124,7 @@ def table_rows(accuracies, reported=None):
     ('natural, mean of 1 of 7', '75.00 %', '74.1 %', '+0.9')
     ('VTAB-1k, mean of 1 of 19', '75.00 %', '74.1 %', '+0.9')
     """
-    of_tasks = REPORTED.get(reported.name, {}) if reported else {}
+    reported_tasks = REPORTED.get(reported.name, {}) if reported else {}
     runs = [accuracies] if isinstance(accuracies, dict) else list(accuracies)
     runs = [{task: run[task] for task in TASKS if all(task in r for r in runs)} for run in runs]
     lines = [(task, [run[task] for run in runs], (task,)) for task in runs[0]]
@@ -137,16 +138,16 @@ def table_rows(accuracies, reported=None):
         cells = name, f"{mean_and_deviation([100 * value for value in values], 2)} %"
         if reported and done == TASKS:
             yield *cells, str(reported), f"{100 * accuracy - reported.accuracy:+.2f}"
-        elif of_tasks:
-            mean = np.mean([of_tasks[task] for task in done])
+        elif reported_tasks:
+            mean = np.mean([reported_tasks[task] for task in done])
             yield *cells, f"{mean:.1f} %", f"{100 * accuracy - mean:+.1f}"
         else:
             yield *cells, *(("-", "-") if reported else ())
 
 
 def describe_row(row, recipe):
-    """Return a line with the source of reported accuracies, and the recipe's other settings."""
-    wanted, had = dataclasses.asdict(RECIPES["finetune_vtab"]), dataclasses.asdict(recipe)
-    others = [name for name in wanted if name not in _FREE and had[name] != wanted[name]]
-    settings = f"; other settings than the paper's: {', '.join(others)}" if others else ""
+    """Return a line with the source of reported accuracies, and settings unlike the paper's."""
+    paper, actual = dataclasses.asdict(RECIPES["finetune_vtab"]), dataclasses.asdict(recipe)
+    changed = [name for name in paper if name not in _NEUTRAL and actual[name] != paper[name]]
+    settings = f"; other settings than the paper's: {', '.join(changed)}" if changed else ""
     return f"reported: {row.name}, {row.source}, tasks: {SOURCE}{settings}"

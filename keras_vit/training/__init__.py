@@ -1,4 +1,4 @@
-"""Training by recipe: `train`, the table of recipes, and what they are made of."""
+"""Training by recipes: `train`, the table of recipes, callbacks, losses and optimizers."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A recipe for a dataset, a model and a machine: a table of rules with their reasons."""
+"""`auto_recipe` chooses the settings of a training for a dataset, a model and this machine."""
 
 import dataclasses
 import logging
@@ -24,25 +24,26 @@ from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipe import RECIPES, Recipe
 from keras_vit.training.starting_model import make_model
 
-# Images seen by the number of training images: 500, 10,000 or 20,000 steps of 512 images
-# (`bit_hyperrule.py` of big_transfer); but no image is seen more often than `MOST_PASSES` times.
+# Images to train on, with repetitions, for fewer training images than each key: 500, 10,000 or
+# 20,000 steps of 512 images (`bit_hyperrule.py` of big_transfer), but at most `MOST_PASSES` passes.
 SEEN = {20_000: 500 * 512, 500_000: 10_000 * 512, math.inf: 20_000 * 512}
 MOST_PASSES, FEWEST_PASSES = 100, 10
-# Patches along a side of small images, without trained weights: 32 pixels in patches of 4.
+# Fewest patches along a side without trained weights: 32 pixels in patches of 4.
 FEWEST_PATCHES = 8
 CPU_MINUTES = 60
-# For evaluations and saving; and seconds for starting.
+# Factor of the time for evaluating and saving, and seconds for starting.
 OVERHEAD, START = 1.2, 30
-# A step of a small batch that takes fewer seconds is measured again, with a whole batch.
+# A step is measured with `SMALL_BATCH` images; also with a whole batch, if that should take fewer
+# seconds than `SHORT_STEP`.
 SMALL_BATCH, SHORT_STEP = 32, 2.0
 
 
 @dataclasses.dataclass(frozen=True)
 class RuleInputs:
-    """RuleInputs about the data and the model that determine the settings.
+    """The properties of the data and the model that the rules depend on.
 
     Args:
-        counts: number of training images of each class that has any.
+        counts: number of training images per class, without classes that have none.
         side: median of the smaller sides of the images, in pixels.
         options: options of the model, as in `keras_vit.models.ImageModel`.
         is_pretrained: whether the model has trained weights.
@@ -60,24 +61,24 @@ class RuleInputs:
 
     @property
     def seen(self):
-        """Number of images to train on, each time that an image is seen."""
+        """Number of images to train on, with repetitions."""
         seen = next(seen for below, seen in SEEN.items() if self.num_images < below)
         return min(seen, MOST_PASSES * self.num_images)
 
     @property
     def usual_size(self):
-        """The side of images to train on, in pixels, unless the images are larger.
+        """The side in pixels to train at, unless the images are larger.
 
-        It is the model's; for random weights that of the images, which to enlarge costs time and
-        adds no detail, but at least `FEWEST_PATCHES` patches.
+        Trained weights keep their image size. With random weights, images are not enlarged, which
+        would cost time and add no detail, unless they have fewer than `FEWEST_PATCHES` patches.
         """
         size = max(self.options.image_size)
         if not self.is_pretrained:
             size = min(size, max(self.side, FEWEST_PATCHES * self._stride))
-        return self.fitting(size)
+        return self.tiled(size)
 
-    def fitting(self, size):
-        """Return the greatest side up to `size` that the patches tile, at least one patch."""
+    def tiled(self, size):
+        """Return the largest side up to `size` that the patches tile, at least one patch."""
         return max(int(size) // self._stride, 1) * self._stride
 
     @property
@@ -95,7 +96,7 @@ def _steps(inputs, settings):
 
 def _image_size(inputs, settings):
     size = inputs.usual_size
-    return inputs.fitting(min(inputs.side, 384 / 224 * size)) if inputs.side > size else size
+    return inputs.tiled(min(inputs.side, 384 / 224 * size)) if inputs.side > size else size
 
 
 def _min_crop_area(inputs, settings):
@@ -119,18 +120,18 @@ def _warmup_steps(inputs, settings):
     return min(max(settings["steps"] // 10, 1), 500)
 
 
-# What is decided, in this order: a setting, the rule that returns it from the `RuleInputs` and a
-# dictionary of the settings so far, and the reason, which is logged. The crops and the rate of few
-# images were chosen on images of CIFAR-10 (`benchmarks/auto.py`).
+# The rules in the order in which they are applied: a setting, the function that returns its value
+# from the `RuleInputs` and the settings so far, and the reason to log. The crops and the learning
+# rate for few images were chosen on images of CIFAR-10 (`benchmarks/auto.py`).
 RULES = (
     ("batch_size", _batch_size, "the power of two for about 500 steps, from 32 to 512"),
     ("steps", _steps, "BiT-HyperRule by the number of images, and at most 100 passes"),
     ("warmup_steps", _warmup_steps, "a tenth of the steps, at most 500"),
-    ("image_size", _image_size, "the model's, or less if images are small; more if they are large"),
-    ("min_crop_area", _min_crop_area, "crops keep half of the area of few images"),
+    ("image_size", _image_size, "the model's; less for small images, more for large ones"),
+    ("min_crop_area", _min_crop_area, "with few images, crops keep at least half of the area"),
     ("class_balance", _class_balance, "rare classes are repeated if classes are uneven"),
     ("monitor", _monitor, "the balanced accuracy selects the best model if classes are uneven"),
-    ("learning_rate", _learning_rate, "that of the paper, or less for small batches"),
+    ("learning_rate", _learning_rate, "the paper's, or less for small batches"),
 )
 
 
@@ -148,19 +149,20 @@ def auto_recipe(
 ) -> Recipe:
     """Choose the settings of a training run for a dataset, a model and this machine.
 
-    The number of steps and the batch size follow BiT-HyperRule, the resolution the images and the
-    model; how many images are computed at once is measured. Rare classes are repeated if classes
-    are uneven. The choices, what is given up for the time limit, and an estimate of the time are
-    logged. The recipe has all settings as numbers: training by it again repeats the run.
+    The number of steps and the batch size follow BiT-HyperRule; the resolution depends on the
+    images and the model. The size of a micro-batch is measured. Rare classes are repeated if
+    classes are uneven. The choices, the changes that meet the time limit, and an estimate of the
+    time are logged. Training by the returned recipe again repeats the run.
 
     Args:
         data: name of a dataset, as in `keras_vit.data.load`.
         model: name of a variant, a path or a checkpoint, as in `keras_vit.training.train`.
-        minutes: greatest time of the training; by default 60 on a CPU, and none on an accelerator.
+        minutes: time limit of the training; by default 60 on a CPU, and none on an accelerator.
         seed: seed of the run.
-        image_size: side of the images in pixels; by default it follows the images and the model.
+        image_size: side of the images in pixels; by default it depends on the images and the model.
         split: name of the split to train on.
-        may_freeze: whether it may train only the head to meet the time; not with a teacher.
+        may_freeze: whether the recipe may train only the head to meet the time limit. Pass `False`
+            with a teacher.
         upright: whether photographs are turned upright, as in a `Recipe`.
         **options: `classes`, `data_dir` and `exclude`, as in `keras_vit.data.load`.
 
@@ -168,8 +170,8 @@ def auto_recipe(
         A `Recipe`.
 
     Raises:
-        ValueError: if there are no two training images of each of two classes, an image has several
-            labels, there is no such model, or `minutes` or `image_size` is not positive.
+        ValueError: if there are fewer than two classes with two training images each, the images
+            are multi-label, there is no such model, or `minutes` or `image_size` is not positive.
 
     Reference:
         BiT (arXiv 1912.11370), section 3.3; Table 4 of the ViT paper (arXiv 2010.11929).
@@ -186,7 +188,7 @@ def auto_recipe(
 
 
 def find_rule_inputs(data, model, split="train", **options):
-    """Return the `RuleInputs` of a dataset and a model; arguments are those of `auto_recipe`."""
+    """Return the `RuleInputs` of a dataset and a model; arguments as in `auto_recipe`."""
     options = {name: value for name, value in options.items() if value}
     source = load(data, split, 32, 1, **options).info.dataset.source
     if source.has_masks or source.is_multi_label:
@@ -195,10 +197,10 @@ def find_rule_inputs(data, model, split="train", **options):
             f"--loss sigmoid` several labels. Received: data={data!r}"
         )
     _, counts = np.unique(source.labels(), return_counts=True)
-    # Raises an error now if there is no image to validate on.
+    # Raise an error now if there is no image to validate on.
     load(data, "validation", 32, 1, **options)
-    few = source.examples.shard(-(-source.num_examples // 64), 0)
-    encoded = dataclasses.replace(source, examples=few).encoded()
+    sample = source.examples.shard(-(-source.num_examples // 64), 0)
+    encoded = dataclasses.replace(source, examples=sample).encoded()
     sizes = encoded.map(lambda number, image, label: declared_size(image)).ignore_errors()
     sides = [min(size) for size in sizes.as_numpy_iterator()]
     if is_variant(model):
@@ -210,7 +212,7 @@ def find_rule_inputs(data, model, split="train", **options):
 
 
 def recipe_for_images(inputs, seed=0, image_size=None):
-    """Return the recipe for the images, whatever the machine; arguments as in `auto_recipe`."""
+    """Return the recipe before it is fitted to the machine; arguments as in `auto_recipe`."""
     settings = vars(RECIPES["finetune"])
     if not inputs.is_pretrained:
         _log("the model has random weights: it is trained from scratch, by AdamW")
@@ -234,25 +236,25 @@ def recipe_for_images(inputs, seed=0, image_size=None):
 
 
 def _in_epochs(steps):
-    """Round down to a multiple of 10, which divides into epochs; each ends with an evaluation."""
+    """Round down to a multiple of 10, so that `Recipe.epoch_lengths` finds equal epochs."""
     return int(steps) // 10 * 10
 
 
 def _for_machine(recipe, inputs, model, minutes, may_freeze, smallest):
     """Return the recipe that fits into the memory and the time of this machine.
 
-    To meet the time, images may get smaller, down to `smallest` pixels.
+    To meet the time limit, the image size may be reduced to `smallest`.
     """
-    measured = dataclasses.replace(recipe, image_size=min(recipe.image_size, smallest))
+    smaller = dataclasses.replace(recipe, image_size=min(recipe.image_size, smallest))
     _log("measuring the time of a training step")
-    part, seconds = _measure(measured, model, len(inputs.counts))
-    per_pixel = seconds / measured.image_size**2
-    pixels = part * measured.image_size**2
-    recipe, measured = _divided(recipe, pixels), _divided(measured, pixels)
+    micro_batch, seconds = _measure(smaller, model, len(inputs.counts))
+    per_pixel = seconds / smaller.image_size**2
+    pixels = micro_batch * smaller.image_size**2
+    recipe, smaller = _accumulating(recipe, pixels), _accumulating(smaller, pixels)
     limit = math.inf if minutes is None else 60 * minutes
     chosen, gave_up = recipe, []
-    if _estimate(chosen, inputs, per_pixel) > limit and measured != recipe:
-        chosen, gave_up = measured, [f"{recipe.image_size} pixels"]
+    if _estimate(chosen, inputs, per_pixel) > limit and smaller != recipe:
+        chosen, gave_up = smaller, [f"{recipe.image_size} pixels"]
     if _estimate(chosen, inputs, per_pixel) > limit:
         share = max(limit - START, 0) / (_estimate(chosen, inputs, per_pixel) - START)
         fewest = FEWEST_PASSES * inputs.num_images / recipe.batch_size
@@ -266,45 +268,45 @@ def _for_machine(recipe, inputs, model, minutes, may_freeze, smallest):
             gave_up.append("training all layers: the backbone is frozen")
             chosen = dataclasses.replace(chosen, freeze=True, accumulation_steps=1)
     estimate = _estimate(chosen, inputs, per_pixel)
-    part = chosen.batch_size // chosen.accumulation_steps
+    micro_batch = chosen.batch_size // chosen.accumulation_steps
     passes = chosen.steps * chosen.batch_size / inputs.num_images
-    _log("%d images at a time, %.1f passes", part, passes)
+    _log("%d images at a time, %.1f passes", micro_batch, passes)
     if gave_up:
-        what = ", ".join(gave_up)
-        _log("to meet the time limit of %g minutes it gives up %s", limit / 60, what)
+        text = "to meet the time limit of %g minutes it gives up %s"
+        _log(text, limit / 60, ", ".join(gave_up))
     more = ", more than the time limit" if estimate > limit else ""
     _log("about %.1f minutes on this machine (limit: `--minutes`)%s", estimate / 60, more)
     return chosen
 
 
 def _measure(recipe, model, num_classes):
-    """Return how many images of a batch are computed at once, and the seconds of each.
+    """Return the size of a micro-batch and the seconds per image.
 
-    A short step of few images is mostly overhead: then it is the whole batch, if it fits into the
-    memory.
+    A short step of a small micro-batch is mostly overhead: then the whole batch is measured, or the
+    largest part of it that fits into the memory.
     """
 
     def seconds(size):
         return seconds_per_image(recipe, make_model(recipe, model, num_classes), size)
 
-    few, size = min(recipe.batch_size, SMALL_BATCH), recipe.batch_size
-    of_few = seconds(few)
-    while size > few and size * of_few < SHORT_STEP:
+    small, size = min(recipe.batch_size, SMALL_BATCH), recipe.batch_size
+    small_seconds = seconds(small)
+    while size > small and size * small_seconds < SHORT_STEP:
         try:
             return size, seconds(size)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             size //= 2
-    return few, of_few
+    return small, small_seconds
 
 
-def _divided(recipe, pixels):
-    """Return a recipe of which a part of a batch has at most a number of pixels."""
-    part = recipe.batch_size
-    while part > 1 and part * recipe.image_size**2 > pixels:
-        part //= 2
-    return dataclasses.replace(recipe, accumulation_steps=recipe.batch_size // part)
+def _accumulating(recipe, pixels):
+    """Return a recipe with accumulation, whose micro-batches have at most a number of pixels."""
+    micro_batch = recipe.batch_size
+    while micro_batch > 1 and micro_batch * recipe.image_size**2 > pixels:
+        micro_batch //= 2
+    return dataclasses.replace(recipe, accumulation_steps=recipe.batch_size // micro_batch)
 
 
 def _estimate(recipe, inputs, seconds_per_pixel):
@@ -328,8 +330,8 @@ def has_accelerator():
 def seconds_per_image(recipe, model, batch_size, steps=3):
     """Measure the time of a training step, per image.
 
-    The model is trained on noise, so pass a copy. The first step, in which the backend compiles, is
-    not counted.
+    The model is trained on noise, so pass a copy. The first step is not counted: the backend
+    compiles in it.
     """
     rng = np.random.default_rng(0)
     images = rng.uniform(-1, 1, (batch_size, *model.input_shape[1:])).astype("float32")

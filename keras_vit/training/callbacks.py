@@ -1,7 +1,7 @@
-"""Callbacks for training: of runs, and for `model.fit` without recipes.
+"""Callbacks for `model.fit`, in runs and without recipes: evaluate, log, measure, and stop early.
 
-A callback with an `on_train_batch_end` would make Keras wait for the loss of every batch, unless it
-is `async_safe`: then Keras calls it in a thread, on the backends JAX and torch.
+A callback with an `on_train_batch_end` makes Keras wait for the loss of every batch, unless it is
+`async_safe`: on JAX and torch, Keras then calls it in a thread.
 """
 
 import contextlib
@@ -27,29 +27,29 @@ __all__ = ["EvaluateAverages", "LogOptimizer", "LogSpeed", "MeasureRegularly", "
 
 @contextlib.contextmanager
 def averaged_weights(model):
-    """Assign the averages of its weights to a model inside a `with`, if its optimizer has them.
+    """Assign the EMA of its weights to a model inside a `with`, if its optimizer has one.
 
     `keras.callbacks.SwapEMAWeights` swaps by adding and subtracting under TensorFlow, which changes
     the last digits of the weights.
     """
-    kept = [to_numpy(v) for v in model.trainable_variables] if averages_of(model) else ()
+    weights = [to_numpy(v) for v in model.trainable_variables] if averages_of(model) else ()
     assign_averages(model)
     try:
         yield
     finally:
-        for variable, value in zip(model.trainable_variables, kept, strict=False):
+        for variable, value in zip(model.trainable_variables, weights, strict=False):
             variable.assign(value)
 
 
 def assign_averages(model):
-    """Assign the averages of its weights to a model, if its optimizer has them."""
+    """Assign the EMA of its weights to a model, if its optimizer has one."""
     for variable, average in zip(model.trainable_variables, averages_of(model), strict=False):
         # A copy: JAX donates a variable's buffer to the training step.
         variable.assign(to_numpy(average))
 
 
 class EvaluateAverages(keras.callbacks.Callback):
-    """Evaluate the averages of the weights, if the optimizer has them."""
+    """Evaluate the EMA of the weights, if the optimizer has one."""
 
     def on_test_begin(self, logs=None):
         self._averaged = contextlib.ExitStack()
@@ -62,8 +62,8 @@ class EvaluateAverages(keras.callbacks.Callback):
 class LogOptimizer(keras.callbacks.Callback):
     """Log the learning rate, and the norm of the last gradients before they are clipped.
 
-    The norm is logged if the optimizer is one of `keras_vit.training.optimizers`. The learning rate
-    is that of the next update, as the original and Keras's TensorBoard log it.
+    Only the optimizers of `keras_vit.training.optimizers` have the norm. The learning rate is that
+    of the next update, as in vit_jax and in Keras's TensorBoard.
     """
 
     def on_epoch_end(self, epoch, logs=None):
@@ -76,8 +76,8 @@ class LogOptimizer(keras.callbacks.Callback):
 class LogSpeed(keras.callbacks.Callback):
     """Log images per second, and the share of the time spent waiting for data.
 
-    `waited` is a function that returns the seconds spent waiting for data so far, `paused` one that
-    returns those in which training was paused.
+    `waited` is a function that returns the seconds spent waiting for data so far. `paused` is a
+    function that returns the seconds in which training was paused.
     """
 
     def __init__(self, batch_size: int, waited: Callable, paused: Callable = lambda: 0.0) -> None:
@@ -106,7 +106,7 @@ class LogSpeed(keras.callbacks.Callback):
             logs["waiting_for_data"] = min((waited - self._begin[1]) / seconds, 1.0)
 
     def _now(self):
-        # Waits until the device has done all batches so far.
+        # This access waits until the device has computed all batches so far.
         ops.convert_to_numpy(self.model.optimizer.iterations)
         return time.perf_counter() - self.paused(), self.waited()
 
@@ -114,12 +114,12 @@ class LogSpeed(keras.callbacks.Callback):
 class LogProgress(keras.callbacks.Callback):
     """Log the progress of an epoch every `seconds`, for output without a progress bar.
 
-    `done` is the number of batches of the epoch before the first one, `total` that of all.
+    `first` is the number of the epoch's batches that are done already, `total` the number of all.
     """
 
-    def __init__(self, done: int, total: int, seconds: float = 60) -> None:
+    def __init__(self, first: int, total: int, seconds: float = 60) -> None:
         super().__init__()
-        self.done = done
+        self.first = first
         self.total = total
         self.seconds = seconds
 
@@ -131,7 +131,7 @@ class LogProgress(keras.callbacks.Callback):
         if now - self._last >= self.seconds:
             self._last = now
             text = "epoch %d: %d of %d batches"
-            logging.getLogger("keras_vit").info(text, self._epoch, self.done + batch, self.total)
+            logging.getLogger("keras_vit").info(text, self._epoch, self.first + batch, self.total)
 
 
 class NotFiniteError(ValueError):
@@ -159,11 +159,11 @@ def check_finite_value(name, value):
 class StopEarly(keras.callbacks.Callback):
     """Stop a run after some epochs without a better model.
 
-    Keras's `EarlyStopping` counts from the start of a process; this one counts in the metrics of
-    all epochs, so that a resumed run stops where an uninterrupted one does.
+    Keras's `EarlyStopping` counts from the start of a process. This callback counts in the metrics
+    of all epochs, so that a resumed run stops where an uninterrupted one does.
 
     Args:
-        history: list of the metrics of the epochs so far, to which `SaveModels` adds before.
+        history: list of the metrics of the epochs so far; `SaveModels`, called before, adds to it.
         patience: number of epochs without a better model after which training ends.
         monitor: as in `find_best`.
     """
@@ -179,13 +179,13 @@ class StopEarly(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def is_over(self):
-        """Return whether the last epochs were no better."""
-        since = len(self.history) - 1 - find_best(self.history, self.monitor)
-        return bool(self.history) and since >= self.patience
+        """Return whether `patience` epochs have passed since the best one."""
+        passed = len(self.history) - 1 - find_best(self.history, self.monitor)
+        return bool(self.history) and passed >= self.patience
 
 
 class StopAfterEpoch(keras.callbacks.Callback):
-    """Stop after one epoch of several; `was_stopped` says whether another callback stopped it."""
+    """Stop after one epoch; `was_stopped` is whether another callback had stopped the training."""
 
     was_stopped = False
 
@@ -193,7 +193,7 @@ class StopAfterEpoch(keras.callbacks.Callback):
         self.was_stopped = self.model.stop_training
         self.model.stop_training = True
         optimizer = inner_optimizer(self.model)
-        # Otherwise Keras's optimizers would replace the weights by their averages now.
+        # Keras's optimizers would replace the weights by their EMA at the end of `fit`.
         self._use_ema, optimizer.use_ema = optimizer.use_ema, False
 
     def on_train_end(self, logs=None):
@@ -201,13 +201,13 @@ class StopAfterEpoch(keras.callbacks.Callback):
 
 
 def find_best(history, monitor=None):
-    """Return the index of the best epoch, the first of equal ones; -1 without epochs.
+    """Return the index of the best epoch, the first among equal ones; -1 without epochs.
 
     Args:
         history: list of dictionaries, the metrics of each epoch.
-        monitor: name of a metric; if it contains `loss`, smaller is better. By default the
-            validation accuracy (or mean average precision), then the validation loss, or the last
-            epoch without validation.
+        monitor: name of a metric; if it contains `loss`, smaller is better. By default the best
+            validation accuracy (or mean average precision) decides, then the validation loss.
+            Without validation the last epoch is the best.
 
     Example:
     >>> from keras_vit.training.callbacks import find_best
@@ -233,21 +233,22 @@ def _score(index, metrics, monitor):
 
 
 class ChooseThresholds(keras.callbacks.Callback):
-    """Log `val_mean_average_precision`, and choose the thresholds of the model of a run.
+    """Log `val_mean_average_precision`, and choose the thresholds of a multi-label model.
 
-    Keras's metrics approximate it, so each epoch passes over the validation images once more.
+    Keras's metrics only approximate the precision, so each epoch passes over the validation images
+    again. The thresholds are set on `model`, which the run saves.
     """
 
     def __init__(self, validation, model):
         super().__init__()
         self.validation = validation
-        self.saved = model
+        self.saved_model = model
 
     def on_epoch_end(self, epoch, logs=None):
         labels, logits = [], []
         with averaged_weights(self.model):
             for images, rows in self.validation.as_numpy_iterator():
-                # JAX would compile again for a smaller batch.
+                # The last batch is filled: JAX would compile again for a smaller one.
                 size = len(labels[0]) if labels else len(rows)
                 filled = np.resize(images, (size, *images.shape[1:]))
                 logits.append(np.asarray(self.model.predict_on_batch(filled))[: len(rows)])
@@ -259,29 +260,29 @@ class ChooseThresholds(keras.callbacks.Callback):
         if np.isfinite(logits).all():
             precision = np.nanmean(average_precision(labels, logits))
             logs["val_mean_average_precision"] = float(precision)
-            self.saved.thresholds = best_thresholds(labels, scipy.special.expit(logits))
+            self.saved_model.thresholds = best_thresholds(labels, scipy.special.expit(logits))
 
 
 class MeasureRegularly(keras.callbacks.Callback):
     """Measure a model after every few updates of its weights, and at the end of training.
 
-    If the optimizer has averages of the weights, they are measured. The results of training are the
-    same as without this callback: weights and random states are as before after a measurement.
+    If the optimizer has an EMA of the weights, the EMA is measured. Each measurement restores the
+    weights and the random states, so training has the same results as without this callback.
 
     A run by recipe (`keras_vit.training.train(..., callbacks=[...])`) measures the model that it
     saves, writes the measurements to `metrics.jsonl` and for TensorBoard, and resumes them.
 
     Args:
         every: number of updates between two measurements.
-        prepare: function that is called with the model once and returns a function without
-            arguments, which measures the model as it is at that time and returns a dictionary of
-            numbers; such as a `keras_vit.evaluation.FewshotAccuracy`.
-        log_dir: directory for events of TensorBoard; `None` for none. A run has its own.
+        prepare: function that is called once with the model, such as a
+            `keras_vit.evaluation.FewshotAccuracy`. It returns a function without arguments, which
+            measures the current model and returns a dictionary of numbers.
+        log_dir: directory for events of TensorBoard; `None` to write none. A run sets its own.
 
     Attributes:
-        rows: list of the measurements so far, dictionaries of `step` (the number of updates) and
-            the numbers.
-        seconds: time that they have taken in this process.
+        rows: list of dictionaries, one per measurement: `step` (the number of updates) and the
+            measured numbers.
+        seconds: seconds spent on measurements in this process.
 
     Raises:
         ValueError: if `every` is not a positive integer; and in `model.fit`, if
@@ -315,20 +316,20 @@ class MeasureRegularly(keras.callbacks.Callback):
 
     @property
     def settings(self):
-        """What the measurements depend on besides the model, a dictionary for JSON."""
+        """The settings of the measurements, a dictionary for JSON."""
         return {"every": self.every, **getattr(self.prepare, "settings", {})}
 
     def join_run(self, model, epochs, log_dir, rows, on_row):
-        """Measure the model of a run of so many epochs, and call `on_row` after each measurement.
+        """Measure the model of a run, and call `on_row` after each measurement.
 
-        `rows` are the measurements of the run so far.
+        `epochs` is the number of epochs of the run, `rows` are its measurements so far.
         """
         self._prepare(model)
         self._epochs, self.log_dir, self._on_row = epochs, log_dir, on_row
         self.rows[:] = rows
 
     def begin_at(self, batch):
-        """Count batches from the given one, in the next `model.fit` of a run."""
+        """Count batches from `batch` in the next `model.fit` of a run."""
         self._first_batch = batch
 
     def leave_run(self):
@@ -345,13 +346,13 @@ class MeasureRegularly(keras.callbacks.Callback):
         if self._measure is None:
             self._prepare(model)
         optimizer = inner_optimizer(model)
-        # Keras counts updates, the optimizers of recipes count batches.
-        own = getattr(optimizer, "accumulation_steps", None)
-        self._batches_per_update = own or optimizer.gradient_accumulation_steps or 1
+        # `iterations` counts updates in Keras's optimizers, and batches in `PaperOptimizer`.
+        accumulation_steps = getattr(optimizer, "accumulation_steps", None)
+        self._batches_per_update = accumulation_steps or optimizer.gradient_accumulation_steps or 1
         self._done = self._first_batch
         if self._done is None:
-            updates = int(ops.convert_to_numpy(optimizer.iterations))
-            self._done = updates * (1 if own else self._batches_per_update)
+            iterations = int(ops.convert_to_numpy(optimizer.iterations))
+            self._done = iterations * (1 if accumulation_steps else self._batches_per_update)
         self._last_step = self._done // self._batches_per_update
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -373,7 +374,7 @@ class MeasureRegularly(keras.callbacks.Callback):
             self._measure = None
 
     def _prepare(self, model):
-        # Making a part of the model that is compiled draws random numbers.
+        # Compiling a part of the model draws random numbers.
         with keeping_random_states():
             self._measure = self.prepare(model)
 
@@ -385,19 +386,19 @@ class MeasureRegularly(keras.callbacks.Callback):
         self._last_step = step
         # On JAX this access writes the trained values to the variables.
         model = self.model
-        # Waits until the device has done all batches so far.
+        # This access waits until the device has computed all batches so far.
         ops.convert_to_numpy(model.optimizer.iterations)
         start = time.perf_counter()
         with keeping_random_states(), averaged_weights(model):
-            found = {name: float(value) for name, value in self._measure().items()}
+            values = {name: float(value) for name, value in self._measure().items()}
         self.seconds += time.perf_counter() - start
-        self.rows.append({"step": step, **found})
-        self._record(step, found)
+        self.rows.append({"step": step, **values})
+        self._record(step, values)
 
-    def _record(self, step, found):
+    def _record(self, step, values):
         if is_first_process():
-            shown = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
-            logging.getLogger("keras_vit").info("after %d steps: %s", step, shown)
+            text = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+            logging.getLogger("keras_vit").info("after %d steps: %s", step, text)
         if self._on_row is not None:
             self._on_row()
         if self.log_dir is None:
@@ -406,6 +407,6 @@ class MeasureRegularly(keras.callbacks.Callback):
         if self._writer is None:
             self._writer = summary.create_file_writer(str(self.log_dir))
         with self._writer.as_default():
-            for name, value in found.items():
+            for name, value in values.items():
                 summary.scalar(name, value, step=step)
         self._writer.flush()

@@ -9,19 +9,20 @@ from keras import ops
 from keras_vit.models.structure import check_classifier, has_distillation_token
 
 
-# `keras.distillation.Distiller` (Keras 3.15) does not fit: it ignores sample weights, evaluates the
-# loss of the teacher instead of that of the labels, and trains one output for both, where DeiT has
-# two heads. `LogitsDistillation` fits with another loss: Keras's divergence has no gradient where a
-# probability is below 1e-7, and its default compares the logits themselves.
+# `keras.distillation.Distiller` (Keras 3.15) ignores sample weights, evaluates the loss of the
+# teacher instead of the loss of the labels, and trains one output for both, where DeiT has two
+# heads. `LogitsDistillation` is used with other losses: Keras's divergence has no gradient where a
+# probability is below 1e-7, and the default loss compares the logits.
 class Distiller(keras.Model):
-    """A student and its frozen teacher, to be compiled with the loss of the labels and trained.
+    """A student and its frozen teacher, to be compiled with the loss of the labels.
 
-    The loss is `label_weight` times the loss of the labels, plus `1 - label_weight` times that of
-    the teacher: the Kullback-Leibler divergence at a temperature, times its square (soft), or the
-    cross-entropy with the teacher's most likely class (hard). The teacher sees the student's batch,
-    after crops and mixing, resized to its own image size. If the student has a distillation token,
-    its class token learns the labels and that token the teacher. The student alone is evaluated.
-    Both return logits of the same classes; the teacher is frozen.
+    The loss is `label_weight` times the loss of the labels, plus `1 - label_weight` times the loss
+    of the teacher. The loss of the teacher is the Kullback-Leibler divergence at a temperature,
+    times the squared temperature (soft), or the cross-entropy with the teacher's most likely class
+    (hard). The teacher gets the student's batch after crops and mixing, resized to the teacher's
+    image size. If the student has a distillation token, its class token learns the labels and the
+    distillation token learns the teacher's logits. Evaluation uses the student alone. Both models
+    return logits of the same classes.
 
     Reference:
         Hinton et al. (arXiv 1503.02531); DeiT (arXiv 2012.12877); function matching
@@ -42,7 +43,7 @@ class Distiller(keras.Model):
             self.trunk = keras.Model(student.inputs, student.get_layer("head").input)
 
     def call(self, images, training=None):
-        # Two logits: of the labels, and of the teacher.
+        # Logits to learn the labels with, and logits to learn the teacher with.
         if self.trunk is None:
             return (self.student(images, training=training),) * 2
         return self.student.get_layer("head").both(self.trunk(images, training=training))
@@ -51,14 +52,14 @@ class Distiller(keras.Model):
         if not training:
             return super().compute_loss(x, y, sum(y_pred) / 2, sample_weight, training)
         loss = super().compute_loss(x, y, y_pred[0], sample_weight, training)
-        teacher_loss = self.teacher_loss.compute_loss(self._teach(x), y_pred[1])
+        teacher_loss = self.teacher_loss.compute_loss(self._teacher_logits(x), y_pred[1])
         weight = (1 - self.label_weight) * self.temperature**2
         return self.label_weight * loss + weight * teacher_loss
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         return super().compute_metrics(x, y, sum(y_pred) / 2, sample_weight)
 
-    def _teach(self, images):
+    def _teacher_logits(self, images):
         size = self.teacher.input_shape[1:3]
         if None not in size and size != tuple(images.shape[1:3]):
             images = ops.image.resize(images, size, antialias=True, data_format="channels_last")
@@ -70,11 +71,11 @@ class SoftLoss(keras.losses.Loss):
 
     def call(self, teacher_logits, logits):
         probabilities = ops.softmax(teacher_logits)
-        cross, own = (
+        cross_entropy, entropy = (
             ops.categorical_crossentropy(probabilities, values, from_logits=True)
             for values in (logits, teacher_logits)
         )
-        return cross - own
+        return cross_entropy - entropy
 
 
 class HardLoss(keras.losses.Loss):
@@ -86,33 +87,33 @@ class HardLoss(keras.losses.Loss):
 
 
 def check_teacher_settings(recipe, teacher):
-    """Check that a recipe has the loss of a student, or no settings of one without a teacher."""
+    """Check that a recipe can have a teacher, or has no settings of distillation without one."""
     if teacher is not None and (recipe.loss != "softmax" or recipe.freeze):
         raise ValueError(
             "A `teacher` is for the loss 'softmax', and needs images, not features. Received: "
             f"loss={recipe.loss!r}, freeze={recipe.freeze} and a teacher"
         )
-    of_students = recipe.changed(("distillation", "temperature", "label_weight"))
-    if teacher is None and of_students:
+    changed = recipe.changed(("distillation", "temperature", "label_weight"))
+    if teacher is None and changed:
         raise ValueError(
-            f"`{of_students[0]}` is for training with a `teacher`. Received: "
-            f"{of_students[0]}={getattr(recipe, of_students[0])!r} and no teacher"
+            f"`{changed[0]}` is for training with a `teacher`. Received: "
+            f"{changed[0]}={getattr(recipe, changed[0])!r} and no teacher"
         )
 
 
 def distill(recipe, model, teacher, class_names):
     """Return the `Distiller` of a run, and the metadata to record about the teacher."""
-    known, num_classes = getattr(teacher, "class_names", None), check_classifier(teacher)
-    names = known or class_names
-    # Other projects name ImageNet's classes by words, datasets by synsets, in the same order.
-    are_words = [not re.fullmatch(r"n\d{8}", found[0]) for found in (names, class_names)]
+    teacher_names, num_classes = getattr(teacher, "class_names", None), check_classifier(teacher)
+    names = teacher_names or class_names
+    # Models may name ImageNet's classes by words, datasets by synsets, in the same order.
+    are_words = [not re.fullmatch(r"n\d{8}", listed[0]) for listed in (names, class_names)]
     is_same = list(names) == list(class_names) or are_words == [True, False]
     has_thresholds = getattr(teacher, "thresholds", None) is not None
     if teacher is model or has_thresholds or num_classes != len(class_names) or not is_same:
         raise ValueError(
             "`teacher` must be another model than the student, with one label per image and the "
             f"dataset's {len(class_names)} classes {class_names!r:.300}. Received: the teacher "
-            f"{teacher.name!r} of {num_classes} classes, with the names {known!r:.300}"
+            f"{teacher.name!r} of {num_classes} classes, with the names {teacher_names!r:.300}"
             f"{' and `thresholds` of several labels' if has_thresholds else ''}"
         )
     if has_distillation_token(model) and not recipe.label_weight:

@@ -1,4 +1,4 @@
-"""Strategies: the devices on which a model is trained."""
+"""Strategies: on which devices, and in which processes, a model is trained."""
 
 import contextlib
 import logging
@@ -15,14 +15,14 @@ STRATEGIES = {
     "jax": ("auto", "none", "data_parallel", "model_parallel"),
     "torch": ("auto", "none"),
 }
-# Variables in which launchers give the number of processes: Keras, Slurm, Open MPI.
+# Environment variables with the number of processes, from Keras, Slurm and Open MPI.
 PROCESS_COUNTS = (
     "KERAS_DISTRIBUTION_NUM_PROCESSES",
     "SLURM_STEP_NUM_TASKS",
     "OMPI_COMM_WORLD_SIZE",
 )
-# Axis along which a block's variable is sharded: heads, and the MLP's hidden width. In an axial
-# block, the name of the half is before those of its layers.
+# Axes along which a block's variables are sharded: heads, and the MLP's hidden width. The optional
+# part of the path is the name of a half of an axial block.
 _TO_PARTS = r"block_\d+/(\w+/)?(attention/(query|key|value)|mlp/dense_0)"
 _FROM_PARTS = r"block_\d+/(\w+/)?(attention/output|mlp/dense_1)"
 BLOCK_LAYOUTS = {
@@ -35,10 +35,10 @@ BLOCK_LAYOUTS = {
 def strategy(name="auto", model_shards=None):
     """Return the strategy whose `scope()` a model is built and trained in.
 
-    With the JAX backend, processes that a launcher has started are joined: under Slurm (`srun`),
-    under Open MPI, or with `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES`
-    and `KERAS_DISTRIBUTION_PROCESS_ID` set in each, or as torchrun does `MASTER_ADDR`,
-    `MASTER_PORT`, `WORLD_SIZE` and `RANK`.
+    With the JAX backend, processes of a launcher are joined: Slurm (`srun`), Open MPI, torchrun
+    (which sets `MASTER_ADDR`, `MASTER_PORT`, `WORLD_SIZE` and `RANK`), or any launcher that sets
+    `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES` and
+    `KERAS_DISTRIBUTION_PROCESS_ID`.
 
     Args:
         name: `"auto"` (all accelerators of the same kind), `"none"` (one device); with TensorFlow
@@ -46,8 +46,8 @@ def strategy(name="auto", model_shards=None):
             devices of all processes) and `"model_parallel"` (one model or several on the devices of
             each process).
         model_shards: number of parts into which `"model_parallel"` divides each block; by default
-            the number of devices of a process. It divides the number of heads and the width of the
-            MLPs.
+            the number of devices of a process. The number of heads and the width of the MLPs must
+            be multiples of it.
 
     Returns:
         A `tf.distribute.Strategy`, a `keras.distribution.Distribution`, or a `SingleDevice`.
@@ -114,18 +114,18 @@ def _jax_distribution(name, model_shards):
 
     devices = keras.distribution.list_devices()
     if name == "model_parallel":
-        # A process reads the images of its own models, so that none may be spread over two.
+        # A process reads the images for its models, so no model may be spread over two processes.
         owners = [device.process_index for device in jax.devices()]
         if owners != sorted(owners):
             raise ValueError(
                 "`model_parallel` needs the devices of a process one after the other. "
                 f"Received: devices of the processes {owners}"
             )
-        own = len(devices) // process()[1]
-        shards = own if model_shards is None else model_shards
-        if shards < 1 or own % shards:
+        num_devices = len(devices) // process()[1]
+        shards = num_devices if model_shards is None else model_shards
+        if shards < 1 or num_devices % shards:
             raise ValueError(
-                f"`model_shards` must divide the number of devices of a process, {own}. "
+                f"`model_shards` must divide the number of devices of a process, {num_devices}. "
                 f"Received: model_shards={shards}"
             )
         shape = (len(devices) // shards, shards)
@@ -138,18 +138,18 @@ def _jax_distribution(name, model_shards):
         )
     if name == "auto" and len(devices) == 1:
         return SingleDevice()
-    # Each process reads its own share: `load_training_data`.
+    # Each process reads its share: see `load_training_data`.
     return keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False)
 
 
 def join_processes():
-    """Join the processes that a launcher has started, if any; before anything is computed."""
+    """Join the processes that a launcher has started, if any; call it before any computation."""
     import jax
 
     if jax.distributed.is_initialized():
         return
     counts = [int(os.environ.get(variable) or 1) for variable in PROCESS_COUNTS]
-    # Slurm may have started torchrun.
+    # First torchrun, which Slurm may have started.
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         keras.distribution.initialize(*_torchrun())
     elif max(counts) > 1:
@@ -157,26 +157,29 @@ def join_processes():
 
 
 def _torchrun():
-    """Return the address of the first process, the number of processes, and that of this one."""
+    """Return the address of the first process, the number of processes and this one's rank."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    # torchrun itself listens at its port.
+    # torchrun listens at its port.
     return f"{address}:{port + 1}", int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
 
 
 def is_first_process():
-    """Return whether this process is the one that writes."""
+    """Return whether this process is the first, which alone writes files."""
     return process()[0] == 0
 
 
 def is_spread(variable):
-    """Whether JAX refuses to read a variable, which has parts on devices of other processes."""
+    """Return whether a variable has parts on other processes' devices, which JAX cannot read."""
     if keras.backend.backend() != "jax":
         return False
     return not (variable.value.is_fully_addressable or variable.value.is_fully_replicated)
 
 
 def to_numpy(variable):
-    """Return a variable as an array; the devices of a process have all parts of each model."""
+    """Return a variable as an array.
+
+    If it is spread, the devices of this process have all its parts: see `_jax_distribution`.
+    """
     if not is_spread(variable):
         return ops.convert_to_numpy(variable)
     array = np.empty(variable.shape, variable.value.dtype)

@@ -1,4 +1,4 @@
-"""The losses of the recipes, and metrics of an epoch that Keras lacks."""
+"""The losses of the recipes, and a metric that Keras lacks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +12,9 @@ from keras_vit.training.recipe import Recipe
 
 @keras.saving.register_keras_serializable("keras_vit")
 def sigmoid_cross_entropy(labels: Any, logits: Any) -> Any:
-    """Return the cross-entropy of one sigmoid per class, from soft labels `(batch, classes)`.
+    """Return the cross-entropy of one sigmoid per class, for soft labels `(batch, classes)`.
 
-    The result is the sum over the classes, `(batch,)`; Keras's `BinaryCrossentropy` has the mean.
+    The result `(batch,)` is the sum over the classes; Keras's `BinaryCrossentropy` is their mean.
 
     Reference:
         `sigmoid_xent` in big_vision's `utils.py`.
@@ -24,7 +24,7 @@ def sigmoid_cross_entropy(labels: Any, logits: Any) -> Any:
 
 
 def make_loss(recipe: Recipe, is_sparse: bool = True) -> Any:
-    """Make the loss of a recipe, for class numbers `(batch,)` or soft labels `(batch, classes)`."""
+    """Return a recipe's loss for class numbers `(batch,)` or soft labels `(batch, classes)`."""
     if recipe.loss == "sigmoid":
         return sigmoid_cross_entropy
     if is_sparse:
@@ -35,7 +35,7 @@ def make_loss(recipe: Recipe, is_sparse: bool = True) -> Any:
 
 
 def masked_patch_loss(target: str = "mean_color") -> Any:
-    """Make the loss of a masked patch predictor, a mean over corrupted patches.
+    """Return the loss of a masked patch predictor, a mean over corrupted patches.
 
     The sample weights of `keras_vit.data.mask_patches` select the corrupted patches.
 
@@ -52,18 +52,19 @@ def masked_patch_loss(target: str = "mean_color") -> Any:
 class PixelCrossEntropy(keras.losses.Loss):
     """Cross-entropy of the softmax, a mean over all pixels of a batch.
 
-    Labels are masks `(batch, height, width)`, predictions logits
+    Labels are masks `(batch, height, width)`, predictions are logits
     `(batch, height, width, num_classes)`. Pixels of the value 255 have the weight 0.
 
-    `torch.nn.CrossEntropyLoss` divides by the sum of the weights in the batch. Then the mean over
-    parts of a batch, on several devices or one after the other, would not be that of the batch. A
-    run therefore divides `class_weights` by the share of its training pixels that have a class.
+    `torch.nn.CrossEntropyLoss` divides by the sum of the weights in the batch instead. The mean of
+    that loss over parts of a batch (on several devices, or with accumulation) is not the loss of
+    the batch. To compensate, a run divides `class_weights` by the share of its training pixels that
+    have a class.
 
     Args:
         class_weights: weight of each class; `None` for 1.
 
     Raises:
-        ValueError: if there are not as many weights as classes.
+        ValueError: if the numbers of weights and classes differ.
 
     Example:
     >>> from keras_vit.training.losses import PixelCrossEntropy
@@ -103,10 +104,10 @@ class PixelCrossEntropy(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class BalancedAccuracy(keras.metrics.Metric):
-    """Mean of the accuracies of the classes, whatever the number of images of each.
+    """Mean of the accuracies per class; classes without images are left out.
 
-    Classes without images are left out. Labels are class numbers `(batch,)` or soft labels
-    `(batch, classes)`, whose greatest one counts; predictions are logits `(batch, classes)`.
+    Labels are class numbers `(batch,)` or soft labels `(batch, classes)`, which count as the class
+    with the largest value; predictions are logits `(batch, classes)`.
 
     Args:
         num_classes: number of classes.

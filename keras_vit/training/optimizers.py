@@ -1,4 +1,4 @@
-"""The optimizers of the paper, and those of Keras as a recipe sets them."""
+"""Optimizers and learning-rate schedules: SGD and AdamW as in optax, and Keras's optimizers."""
 
 import re
 from typing import Any
@@ -12,15 +12,25 @@ from keras_vit.models.image_model import computes_in_float16
 from keras_vit.training.distribution import num_replicas, sum_over_replicas
 from keras_vit.training.recipe import MOMENTUM_DTYPES, PAPER_OPTIMIZERS, Recipe
 
-# End of the original's linear decay, in `vit_jax/utils.py`.
+__all__ = ["SGD", "AdamW", "inner_optimizer", "make_optimizer"]
+
+# Last learning rate of the linear decay in `vit_jax/utils.py`.
 LINEAR_END = 1e-5
 # As in big_vision's `utils.create_learning_rate_schedule`.
 TIMESCALE = 10_000
+# Layers before the blocks. All other layers outside of blocks belong to the head, which layer-wise
+# decay leaves at the full learning rate.
+BEFORE_BLOCKS = (
+    *("root_", "stage_", "patch_embedding/", "corrupt_patches/", "register_tokens/"),
+    *("distillation_token/", "class_token/", "position_embedding/", "pre_norm/"),
+)
+# Names of the variables with weight decay: kernels, and the matrices of LoRA.
+DECAYED = ("kernel", "lora_kernel_a", "lora_kernel_b")
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from 0, at the first update, to the start of another schedule.
+    """Linear warm-up from 0, followed by another schedule.
 
     Reference:
         `create_learning_rate_schedule` in `vit_jax/utils.py`.
@@ -47,7 +57,7 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ReciprocalSquareRootDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Decay by the reciprocal square root of the steps, which needs no last step.
+    """Decay by the reciprocal square root of the steps, independent of the number of steps.
 
     After `timescale` steps the learning rate is divided by the square root of 2.
 
@@ -69,10 +79,10 @@ class ReciprocalSquareRootDecay(keras.optimizers.schedules.LearningRateSchedule)
 
 
 def learning_rate_schedule(decay, learning_rate, total_steps, warmup_steps, boundaries=()):
-    """Make the learning-rate schedule of a recipe.
+    """Return the learning-rate schedule of a recipe.
 
-    `"linear"` ends at 1e-5, or is constant if `learning_rate` is smaller; `total_steps` includes
-    the warm-up.
+    `total_steps` includes the warm-up. The decay `"linear"` ends at 1e-5; a smaller `learning_rate`
+    stays constant.
     """
     schedules = keras.optimizers.schedules
     steps = total_steps - warmup_steps
@@ -90,24 +100,12 @@ def learning_rate_schedule(decay, learning_rate, total_steps, warmup_steps, boun
     return WarmUp(schedule, warmup_steps) if warmup_steps else schedule
 
 
-__all__ = ["SGD", "AdamW", "inner_optimizer", "make_optimizer"]
-# Layers before the blocks. All others are of a head: layer-wise decay leaves them at the full
-# learning rate.
-BEFORE_BLOCKS = (
-    *("root_", "stage_", "patch_embedding/", "corrupt_patches/", "register_tokens/"),
-    *("distillation_token/", "class_token/", "position_embedding/", "pre_norm/"),
-)
-
-# Names of the variables with weight decay: kernels, and the matrices of LoRA.
-DECAYED = ("kernel", "lora_kernel_a", "lora_kernel_b")
-
-
 class PaperOptimizer(keras.optimizers.Optimizer):
-    """Base class of the paper's optimizers.
+    """Base class of the paper's optimizers, with clipping, accumulation and EMA.
 
-    Keras has clipping, accumulation and averages too. But it clips each replica's gradients before
-    it sums them, cannot accumulate under `MirroredStrategy`, and then counts the steps of a
-    schedule in batches.
+    Keras's own versions differ: Keras clips each replica's gradients before it sums them, cannot
+    accumulate under `MirroredStrategy`, and with accumulation counts the steps of a schedule in
+    batches.
 
     Args:
         learning_rate: float or `keras.optimizers.schedules.LearningRateSchedule` of the updates.
@@ -116,11 +114,11 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         layer_decay: ratio of a block's learning rate to that of the next block.
         accumulation_steps: number of batches whose mean gradient makes one update.
         ema_momentum: momentum of an exponential moving average (EMA) of the weights over the
-            updates; `None` for no averages.
-        unfreeze_steps: number of updates after which the next block, from the last, is trained too;
-            the layers after the blocks are trained from the start. 0 trains all from the start.
-        momentum_dtype: dtype in which the momentum is stored; `None` for that of the variables.
-            vit_jax and big_vision store it in `"bfloat16"`.
+            updates; `None` for no EMA.
+        unfreeze_steps: number of updates after which the next block, from the last to the first, is
+            trained too. The layers after the blocks are trained from the start; with 0 all layers.
+        momentum_dtype: dtype in which the momentum is stored; `None` for the dtype of the
+            variables. vit_jax and big_vision store it in `"bfloat16"`.
         name: name of the optimizer.
 
     Raises:
@@ -161,9 +159,9 @@ class PaperOptimizer(keras.optimizers.Optimizer):
 
     def build(self, variables):
         super().build(variables)
-        # A function: Keras counts the variables of a list among the optimizer's own.
+        # A function, because Keras tracks the variables in a list attribute as the optimizer's.
         self.trained = lambda: variables
-        # It is assigned in each replica, with the same value.
+        # Each replica assigns the same value.
         self.gradient_norm = self.add_variable(
             (), dtype="float32", aggregation="only_first_replica", name="gradient_norm"
         )
@@ -184,7 +182,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
 
     @property
     def updates(self):
-        """Number of updates of the weights so far."""
+        """Number of updates of the weights so far; `iterations` counts batches."""
         return ops.floor_divide(self.iterations, self.accumulation_steps)
 
     @property
@@ -214,7 +212,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
             ]
         squares = [ops.sum(ops.square(ops.cast(grad, "float32"))) for grad in grads]
         self.gradient_norm.assign(ops.sqrt(sum(squares)))
-        # Keras sums over the replicas once more.
+        # Keras sums over the replicas again.
         super().apply([grad / num_replicas for grad in grads], variables)
 
     def update_step(self, gradient, variable, learning_rate):
@@ -242,13 +240,13 @@ class PaperOptimizer(keras.optimizers.Optimizer):
     def direction(self, gradient, index):
         """Return the direction of an update, before weight decay and learning rate.
 
-        The gradient is clipped and a mean over accumulated batches. The index is that of its
-        variable among those that the optimizer was built with.
+        `gradient` is clipped, and the mean over accumulated batches. `index` is the index of its
+        variable in the list that the optimizer was built with.
         """
         raise NotImplementedError
 
     def add_momentum(self, variables, name):
-        """Add a variable of `momentum_dtype` for each variable, with its layout on the devices."""
+        """Add a variable of `momentum_dtype` for each variable, with the same device layout."""
         if self.momentum_dtype is None:
             return self.add_optimizer_variables(variables, name)
         distribution = keras.distribution.distribution()
@@ -263,10 +261,10 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         ]
 
     def decay_of(self, factor):
-        """Return the factor by which optax multiplies the stored momentum.
+        """Return the factor as optax rounds it before it multiplies the stored momentum.
 
-        optax rounds it to the dtype of the momentum: in bfloat16, 0.9 is 0.8984375. Compiled by
-        XLA, the product itself is not rounded.
+        The factor gets the dtype of the momentum: in bfloat16, 0.9 is 0.8984375. Under XLA, the
+        product itself is not rounded.
         """
         return float(ml_dtypes.bfloat16(factor)) if self.momentum_dtype == "bfloat16" else factor
 
@@ -283,9 +281,9 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         return ops.equal((self.iterations + 1) % self.accumulation_steps, 0)
 
     def _set(self, variable, value, otherwise=None):
-        """Assign a value to a variable if this batch is the last of an update.
+        """Assign `value` if this batch is the last of an update, else `otherwise`.
 
-        It selects values instead of branching: replicas cannot communicate inside a condition.
+        `ops.where` selects the value: replicas cannot communicate inside a branch.
         """
         if self.accumulation_steps > 1:
             otherwise = ops.convert_to_tensor(variable) if otherwise is None else otherwise
@@ -293,7 +291,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         self.assign(variable, value)
 
     def get_config(self):
-        # Keras uses attributes of these two names itself.
+        # The attributes of these two names belong to Keras.
         rate, decay = super().get_config()["learning_rate"], self.kernel_decay
         return {**constructor_arguments(self), "learning_rate": rate, "weight_decay": decay}
 
@@ -302,9 +300,9 @@ class PaperOptimizer(keras.optimizers.Optimizer):
 class SGD(PaperOptimizer):
     """Gradient descent with optax's momentum.
 
-    optax accumulates gradients and multiplies the sum by the learning rate of the step. Keras
-    accumulates gradients already multiplied by the learning rates of their steps. The two differ
-    while the learning rate changes, most of all in the warm-up.
+    optax accumulates gradients, and multiplies the sum by the learning rate of the step. Keras
+    accumulates gradients that are already multiplied by the learning rates of their steps. The
+    results differ while the learning rate changes, most in the warm-up.
 
     Reference:
         `optax.sgd`, the optimizer of vit_jax.
@@ -330,8 +328,8 @@ class SGD(PaperOptimizer):
 class AdamW(PaperOptimizer):
     """Adam with optax's epsilon, and decoupled weight decay.
 
-    optax adds epsilon to the root of the second moment after bias correction. Keras adds it before,
-    where epsilon has up to 30 times the effect in the first steps.
+    optax adds epsilon to the root of the second moment after bias correction. Keras adds it before
+    the correction, where its effect is up to 30 times larger in the first steps.
 
     Reference:
         `optax.scale_by_adam`, the optimizer of big_vision.
@@ -359,7 +357,7 @@ class AdamW(PaperOptimizer):
 
     def direction(self, gradient, index):
         dtype = gradient.dtype
-        # In half precision 0.999 is 1, and epsilon 0.
+        # In half precision, 0.999 would be 1 and epsilon 0.
         gradient, mean, square = (
             ops.cast(value, "float32")
             for value in (gradient, self.means[index], self.squares[index])
@@ -375,11 +373,11 @@ class AdamW(PaperOptimizer):
 
 
 def layer_distances(variables, is_needed=True):
-    """Return how many layers each variable is before the layers after the blocks.
+    """Return the distance of each variable from the head, in blocks.
 
-    The distance of the head, the pooling and the last LayerNorm is 0, that of the last block 1,
-    and so on down to the patch embedding (and the ResNet of a hybrid). Position embeddings at the
-    beginning of a block belong to it.
+    The head, the pooling and the last LayerNorm have the distance 0, the last block 1, and so on
+    down to the patch embedding (and the ResNet of a hybrid). Position embeddings at the beginning
+    of a block have the distance of the block.
 
     Reference:
         BEiT (arXiv 2106.08254), `get_num_layer_for_vit` in its `optim_factory.py`.
@@ -405,7 +403,7 @@ def layer_distances(variables, is_needed=True):
 def make_optimizer(
     recipe: Recipe, model: keras.Model, total_steps: int
 ) -> keras.optimizers.Optimizer:
-    """Make the optimizer of a recipe for the updates of a run, and for a built model.
+    """Build the optimizer of a recipe for a built model and a number of updates.
 
     Reference:
         Tables 3 and 4 of the ViT paper (arXiv 2010.11929).
@@ -426,11 +424,11 @@ def make_optimizer(
         )
     else:
         optimizer = _keras_optimizer(recipe, model, learning_rate)
-    # A task's model, such as a `Distiller`, has the global policy, by which Keras scales the loss.
+    # Keras would look at the dtype policy of `Distiller` alone, which is the global one.
     if not computes_in_float16(model):
         return optimizer
     if recipe.accumulation_steps > 1:
-        # A part with overflowing gradients is skipped, which would shift all later parts.
+        # A batch whose gradients overflow is skipped, which would shift all later accumulations.
         raise ValueError(
             "`accumulation_steps` cannot be combined with float16; use `mixed_bfloat16`. "
             f"Received: accumulation_steps={recipe.accumulation_steps}"
@@ -439,7 +437,7 @@ def make_optimizer(
 
 
 def _keras_optimizer(recipe, model, learning_rate):
-    """Return an optimizer of Keras, with its own clipping, averages and weight decay."""
+    """Build an optimizer of Keras, with Keras's clipping, EMA and weight decay."""
     if recipe.clip_norm and keras.backend.backend() == "tensorflow" and num_replicas() > 1:
         raise ValueError(
             "`clip_norm` on several replicas of TensorFlow needs the optimizer `adamw` or `sgd`: "
@@ -447,18 +445,18 @@ def _keras_optimizer(recipe, model, learning_rate):
             f"Received: clip_norm={recipe.clip_norm}, optimizer={recipe.optimizer!r}"
         )
     classes = {kind.lower(): getattr(keras.optimizers, kind) for kind in dir(keras.optimizers)}
-    averages = {"use_ema": True, "ema_momentum": recipe.ema_momentum} if recipe.ema_momentum else {}
-    # Muon trains some variables as AdamW does.
-    more = {"adam_weight_decay": recipe.weight_decay} if recipe.optimizer == "muon" else {}
+    options = {"use_ema": True, "ema_momentum": recipe.ema_momentum} if recipe.ema_momentum else {}
+    if recipe.optimizer == "muon":
+        # Muon trains some variables by AdamW.
+        options["adam_weight_decay"] = recipe.weight_decay
     optimizer = classes[recipe.optimizer](
         learning_rate,
         weight_decay=recipe.weight_decay,
         global_clipnorm=recipe.clip_norm,
-        **averages,
-        **more,
+        **options,
     )
-    others = [variable for variable in model.trainable_variables if variable.name not in DECAYED]
-    optimizer.exclude_from_weight_decay(var_list=others)
+    excluded = [variable for variable in model.trainable_variables if variable.name not in DECAYED]
+    optimizer.exclude_from_weight_decay(var_list=excluded)
     return optimizer
 
 
@@ -468,8 +466,8 @@ def inner_optimizer(model: keras.Model) -> keras.optimizers.Optimizer:
 
 
 def averages_of(model: keras.Model) -> list:
-    """Return the variables with the averages of a model's trainable variables, in their order.
+    """Return the EMA variables of a model's trainable variables, in the same order.
 
-    The list is empty if the optimizer, of this package or of Keras, has none.
+    The list is empty if the optimizer has no EMA.
     """
     return [v for v in inner_optimizer(model).variables if v.name.endswith("_average")]

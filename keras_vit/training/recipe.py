@@ -1,4 +1,4 @@
-"""The settings of a training run, what does not go together in them, and the table of recipes."""
+"""The settings of a training run (`Recipe`), their rules, and the table of recipes (`RECIPES`)."""
 
 import dataclasses
 import itertools
@@ -27,7 +27,7 @@ KERAS_OPTIMIZERS = (
     *("nadam", "rmsprop", "schedulefreeadamw"),
 )
 OPTIMIZERS = (*PAPER_OPTIMIZERS, *KERAS_OPTIMIZERS)
-# Types in which the paper's optimizers may store the momentum.
+# Dtypes in which the paper's optimizers may store the momentum.
 MOMENTUM_DTYPES = ("float32", "bfloat16")
 CLASS_LOSSES = ("softmax", "sigmoid")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
@@ -65,21 +65,21 @@ RANGES = (
     ("be whole numbers", lambda values: all(map(is_integer, values)), "boundaries"),
     ("be positive", lambda rates: all(0 < r < math.inf for r in rates), "learning_rates"),
 )
-# Settings that would be wrong in silence without others: fields, the field on which they depend,
-# and the values of this with which they may differ from their defaults.
+# Settings that depend on another one: the fields, the other field, and its values with which the
+# fields may differ from their defaults.
 NEEDS = (
     (("label_smoothing",), "loss", ("softmax",)),
     (("segment_head",), "loss", (SEGMENTATION,)),
     (("head_bias", "freeze"), "loss", CLASS_LOSSES),
     (("class_balance",), "loss", (*CLASS_LOSSES, SEGMENTATION)),
     (("temperature",), "distillation", ("soft",)),
-    # Keras accumulates too, and then counts the steps of a schedule in batches.
+    # Keras's optimizers accumulate too, but then count the steps of a schedule in batches.
     (("accumulation_steps", "momentum_dtype"), "optimizer", PAPER_OPTIMIZERS),
     (("layer_decay", "unfreeze_steps"), "optimizer", PAPER_OPTIMIZERS),
     (("boundaries",), "decay", ("staircase",)),
 )
-# Further settings that do not go together: a test of a recipe, the rule that it breaks, and the
-# fields to show.
+# Other invalid combinations: a test that is true for such a recipe, the rule that the recipe
+# breaks, and the fields to show.
 COMBINATIONS = (
     (
         lambda r: (r.epochs is None) == (r.steps is None),
@@ -136,44 +136,46 @@ class Recipe:
             another class of `keras.optimizers` in lower case, such as `"lion"` or `"muon"`.
         learning_rate: learning rate at the end of the warm-up.
         decay: decay of the learning rate after the warm-up: linear or cosine to the end of
-            training, by the reciprocal square root of the steps, or piecewise
-            constant (`"staircase"`).
+            training, by the reciprocal square root of the steps (`"rsqrt"`), or piecewise constant
+            (`"staircase"`).
         warmup_steps: number of steps in which the learning rate rises linearly from 0.
         boundaries: steps of a staircase after which the learning rate is divided by 10.
         epochs: number of passes over the training split.
         steps: number of updates of the weights.
         weight_decay: decoupled weight decay of kernels; it is multiplied by the learning rate.
         loss: `"softmax"` or `"sigmoid"`, the cross-entropy of the softmax or of one sigmoid per
-            class; a target of masked patch prediction, `"mean_color"` (mean color of a
-            patch), `"downsized"` (colors of 4 x 4 parts) or `"pixels"`; or `"segmentation"`, the
+            class; a target of masked patch prediction, `"mean_color"` (mean color of a patch),
+            `"downsized"` (colors of 4 x 4 parts) or `"pixels"`; or `"segmentation"`, the
             cross-entropy of the softmax of each pixel.
         label_smoothing: share of a label that is spread over all classes; softmax only.
         head_bias: bias of a new head; with a sigmoid, -10 means that each class is rare.
         momentum_dtype: dtype in which the momentum of SGD, or the first moment of AdamW, is
-            stored: `"bfloat16"` as in vit_jax and big_vision, in half the memory; `None` for that
-            of the weights. Others than `"adamw"` and `"sgd"` have none.
-        layer_decay: ratio of a block's learning rate to that of the next block; for `"adamw"` and
-            for `"sgd"` alone.
+            stored: `"bfloat16"` as in vit_jax and big_vision, in half the memory; `None` for the
+            dtype of the weights. `"adamw"` and `"sgd"` only.
+        layer_decay: ratio of a block's learning rate to the learning rate of the next block.
+            `"adamw"` and `"sgd"` only.
         frozen_blocks: number of blocks, from the first, that are not trained. The layers before
             them are not trained either.
-        lora_rank: rank of the matrices that are trained instead of the blocks (LoRA),
-            see `keras_vit.enable_lora`; `None` to train the blocks.
-        lora_alpha: factor of their product, which is divided by the rank; `None` for the rank.
-        accumulation_steps: number of parts of a batch that are computed one after the other, where
-            the whole batch does not fit into memory. `"adamw"` and `"sgd"` only.
-        remat: whether to recompute the activations of blocks in the backward pass, where they do
-            not fit into memory.
+        lora_rank: rank of the matrices that are trained instead of the blocks (LoRA), see
+            `keras_vit.enable_lora`; `None` to train the blocks.
+        lora_alpha: the product of the LoRA matrices is multiplied by it and divided by the rank;
+            `None` for the rank.
+        accumulation_steps: number of parts into which a batch is divided, to save memory; their
+            gradients are accumulated. `"adamw"` and `"sgd"` only.
+        remat: whether to recompute the activations of blocks in the backward pass, to save memory.
         ema_momentum: momentum of an exponential moving average (EMA) of the weights over the
             updates; if given, evaluation uses the averaged weights.
         clip_norm: global norm at which gradients are clipped.
-        dropout: dropout rate of a new model, or of one from another project's file. A `.keras` file
-            keeps its own rate; a ResNet has no dropout.
+        dropout: dropout rate of a new model, or of a checkpoint of another project. A `.keras` file
+            keeps its rate; a ResNet has no dropout.
         pre_logits: whether a new model has the hidden tanh layer of the pre-training head; a ResNet
             has none.
         pooling: pooling of a new model, as in `vision_transformer`.
         position_embedding: position embedding of a new model, as in `vision_transformer`.
-        position_placement: where a new model adds its position embeddings, likewise.
-        axial: whether the blocks of a new model are axial, likewise; a ResNet has none.
+        position_placement: where a new model adds its position embeddings, as in
+            `vision_transformer`.
+        axial: whether the blocks of a new model are axial, as in `vision_transformer`; a ResNet has
+            none.
         min_crop_area: smallest share of a training image's area in a random crop; `None` for no
             crop.
         random_crop_from: side of the square to which training images are resized before a random
@@ -182,31 +184,29 @@ class Recipe:
             big_transfer.
         augmentation: further augmentation of training images, a row of `data.AUGMENTATIONS`.
         upright: whether photographs are turned upright by their EXIF orientation, in training and
-            in evaluations of the run (few-shot images are not). By default they are used as they
-            are stored, as in the original.
-        learning_rates: learning rates of a sweep, which chooses one on held-out images:
-            with `--sweep-lr` in `keras-vit train`, always in `keras-vit vtab`.
+            in evaluations of the run, except few-shot evaluation. By default they are used as
+            stored, as in vit_jax.
+        learning_rates: learning rates of a sweep, which chooses one on held-out images: with
+            `--sweep-lr` in `keras-vit train`, always in `keras-vit vtab`.
         seed: seed of weights, dropout, shuffling and augmentation.
-        monitor: metric of an epoch that selects the best model, such
-            as `"val_loss"`, `"val_accuracy"` or `"val_balanced_accuracy"` (mean of the accuracies
-            per class); by default the accuracy, then the loss. If the name contains `loss`, smaller
-            is better.
+        monitor: metric of an epoch that selects the best model, such as `"val_loss"`,
+            `"val_accuracy"` or `"val_balanced_accuracy"` (mean of the accuracies per class); by
+            default the accuracy, then the loss. If the name contains `loss`, smaller is better.
         patience: number of epochs without a better model after which training ends; `None` to
             train to the end.
-        class_balance: how classes are balanced: `"weights"` weights each image
-            by the inverse of its class's share, `"sampling"` repeats images so that an epoch has
-            about equally many of each class, `"none"` does neither.
+        class_balance: how classes are balanced: `"weights"` weights each image by the inverse of
+            its class's share, `"sampling"` repeats images so that an epoch has about equally many
+            of each class, `"none"` does neither.
         freeze: whether only the head is trained (linear probing), on features that are computed
             once, without crops, flips and augmentation.
-        unfreeze_steps: number of steps after which the next block, from the last, is trained
-            too (gradual unfreezing); the head is trained from the start. 0 trains all from the
-            start. The norm that `clip_norm` limits is that of all gradients. `"adamw"` and `"sgd"`
-            only.
-        distillation: what a student learns of its teacher, if there is one: the
-            probabilities (`"soft"`), or the most likely class (`"hard"`).
+        unfreeze_steps: number of steps after which the next block, from the last to the first, is
+            trained too (gradual unfreezing). The head is trained from the start; with 0 all layers.
+            `clip_norm` limits the norm of all gradients. `"adamw"` and `"sgd"` only.
+        distillation: what a student learns from its teacher, if there is one: the probabilities
+            (`"soft"`), or the most likely class (`"hard"`).
         temperature: temperature of the probabilities that a student learns.
-        label_weight: weight of the loss of the labels, where there is a teacher, whose loss has the
-            rest. 0 is function matching: labels are not used.
+        label_weight: weight of the loss of the labels with a teacher; the loss of the teacher has
+            the remaining weight. 0 is function matching: labels are not used.
         segment_head: head of a segmenter, as in `keras_vit.segmenter`.
     """
 
@@ -258,7 +258,7 @@ class Recipe:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            # The choices of a setting that may be None are inside a union.
+            # The choices of a setting that may be `None` are inside a union.
             kinds = (field.type,) if value is None else (field.type, *typing.get_args(field.type))
             for kind in kinds:
                 if typing.get_origin(kind) is Literal:
@@ -269,11 +269,11 @@ class Recipe:
                 if value is not None and not is_right(value):
                     raise ValueError(f"`{field}` must {rule}. Received: {field}={value!r}")
         for fields, other, values in NEEDS:
-            changed, found = self.changed(fields), getattr(self, other)
-            if changed and found not in values:
+            changed, value = self.changed(fields), getattr(self, other)
+            if changed and value not in values:
                 raise ValueError(
                     f"`{changed[0]}` needs `{other}` to be {' or '.join(values)}. Received: "
-                    f"{changed[0]}={getattr(self, changed[0])!r}, {other}={found!r}"
+                    f"{changed[0]}={getattr(self, changed[0])!r}, {other}={value!r}"
                 )
         for is_wrong, rule, fields in COMBINATIONS:
             if is_wrong(self):
@@ -282,7 +282,7 @@ class Recipe:
 
     @property
     def needs_soft_labels(self):
-        """Whether labels must be soft labels."""
+        """Whether the images need soft labels."""
         mixes = AUGMENTATIONS[self.augmentation].mixes
         return mixes or self.loss == "sigmoid" or self.label_smoothing > 0
 
@@ -292,21 +292,21 @@ class Recipe:
         return self.loss in CLASS_LOSSES
 
     def changed(self, names):
-        """Return the names of fields, among some, whose values are not the defaults."""
+        """Return the names of the fields, among `names`, that differ from their defaults."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         return [name for name in names if getattr(self, name) != defaults[name]]
 
     def epoch_lengths(self, num_examples: int) -> tuple[int, int]:
-        """Return the number of epochs and of their steps for a number of examples.
+        """Return the number of epochs, and of steps per epoch, for a number of examples.
 
-        A recipe in steps has epochs of equal length: at least one pass over the examples, and at
-        least 100 steps or a tenth of all, because each epoch ends with an evaluation.
+        A recipe in steps has epochs of equal length, because each epoch ends with an evaluation. An
+        epoch is at least one pass over the examples, and at least 100 steps or a tenth of all.
 
         Returns:
             `(epochs, steps_per_epoch)`.
 
         Raises:
-            ValueError: if the warm-up takes all steps, or a boundary is not reached.
+            ValueError: if the warm-up takes all steps, or a boundary is after the last step.
         """
         steps_per_pass = -(-num_examples // self.batch_size)
         if self.epochs is not None:
@@ -328,13 +328,13 @@ class Recipe:
 
 @dataclasses.dataclass(frozen=True)
 class RecipeRow:
-    """A recipe with its origin.
+    """A row of the table of recipes.
 
     Args:
         name: name of the recipe.
         recipe: the `Recipe`.
-        source: where its settings are from.
-        reported: accuracy that the source reports, on ImageNet unless it names another dataset.
+        source: source of the settings, such as a table of the paper.
+        reported: accuracy that the source reports, on ImageNet unless another dataset is named.
     """
 
     name: str
@@ -344,7 +344,7 @@ class RecipeRow:
 
 
 def recipe_from(settings):
-    """Return the `Recipe` of a dictionary of TOML or JSON, which have lists for tuples.
+    """Return the `Recipe` of a dictionary from TOML or JSON, where lists stand for tuples.
 
     The string `"None"` stands for `None`, which TOML lacks.
     """
@@ -373,7 +373,7 @@ RECIPES = {name: row.recipe for name, row in ROWS.items()}
 
 
 def find_recipe(recipe):
-    """Return a `Recipe`: the argument itself, the row of its name, or that of its JSON."""
+    """Return the `Recipe` of an argument: a `Recipe`, a name in `RECIPES`, or a dictionary."""
     if isinstance(recipe, dict):
         return recipe_from(recipe)
     if not isinstance(recipe, Recipe) and recipe not in RECIPES:

@@ -1,4 +1,4 @@
-"""A training run: its directory, and its epochs, from the first or from a state."""
+"""The directory of a training run, and the calls of `model.fit` that begin or resume the run."""
 
 import contextlib
 import dataclasses
@@ -38,14 +38,14 @@ from keras_vit.training.states import (
 from keras_vit.training.tasks import Task
 
 SKIPPED_FILE = "skipped.txt"
-# A copy of the file of ids that the run left out of its data.
+# Copy of the file with the ids of excluded examples.
 EXCLUDED_FILE = "excluded.txt"
 STATES = "states"
 TENSORBOARD = "tensorboard"
-# Directory of TensorBoard's for what `MeasureRegularly` measures.
+# Directory of TensorBoard's events from `MeasureRegularly`.
 MEASURED = "measured"
-# What may differ when a run is resumed: where its files are, whose contents have digests; how it is
-# carried out; and what is known of it at the end.
+# Settings that may differ when a run is resumed: paths of files, whose contents have digests;
+# settings of the machine; and entries that are written at the end.
 MAY_DIFFER = (
     *("data", "exclude", "data_dir", "cache", "max_skipped", "save_steps", "keep", "strategy"),
     *("model_shards", "objects", "keras", "backend", "has_ended"),
@@ -57,12 +57,12 @@ SCRATCH = (METRICS_FILE, TENSORBOARD, EXCLUDED_FILE)
 def open_run(workdir, settings, may_differ=(), resume=False):
     """Open the `RunDir` of a run in the first process, and a temporary one in each other process.
 
-    `may_differ` are settings that may differ besides `MAY_DIFFER`.
+    `may_differ` are names of settings that may differ, in addition to `MAY_DIFFER`.
     """
     with contextlib.ExitStack() as stack:
         if not is_first_process():
-            own = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-            workdir, resume = stack.enter_context(own), False
+            temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+            workdir, resume = stack.enter_context(temporary), False
         backend = keras.backend.backend()
         settings = {**settings, "keras": keras.__version__, "backend": backend}
         options = {"file": RUN_FILE, "may_differ": (*MAY_DIFFER, *may_differ), "scratch": SCRATCH}
@@ -78,45 +78,45 @@ def open_run(workdir, settings, may_differ=(), resume=False):
 
 
 def find_state(workdir, identity):
-    """Return the last state of a run as `States.load` does; `None` if it has saved none."""
+    """Return the last state of a run, as `States.load`; `None` if no state was saved."""
     workdir = pathlib.Path(workdir).expanduser()
     state, metrics = States(workdir / STATES).load(), workdir / METRICS_FILE
-    # The first epoch may have been recorded without a state, not the second.
+    # Metrics are written before the state, so a run without states may have one epoch of metrics.
     if state is None and metrics.exists() and '"epoch": 1,' in metrics.read_text(encoding="utf-8"):
         raise ValueError(
             "`workdir` must have the states of a run to be resumed. Received: workdir="
             f"{str(workdir)!r}, which has the metrics of several epochs and no states"
         )
-    # The other processes read no digests.
+    # The other processes read no digests, so their identity differs.
     if is_first_process() and state is not None and state[1]["run"] != identity:
         raise ValueError(
             "`workdir` must have the states of its own run. "
-            f"Received: workdir={str(workdir)!r}, with those of another run"
+            f"Received: workdir={str(workdir)!r}, with the states of another run"
         )
     return state
 
 
 def for_evaluation(batches, batch_size):
-    """Pad batches to full ones, which all replicas can share; padding has the weight 0.
+    """Pad to full batches, which all replicas can share; padding has the weight 0.
 
     `batch_size` is the number of images in a full batch of all processes.
     """
-    # TensorFlow's strategies divide smaller batches themselves.
+    # TensorFlow's strategies divide smaller batches.
     if batches is None or keras.backend.backend() != "jax" or num_replicas() == 1:
         return batches
     num_batches = -(-batches.info.dataset.num_examples // batch_size)
-    # Keras divides the loss by the number of images, not by the sum of their weights. How many can
-    # be decoded is known only after a pass over them.
+    # Keras divides the loss by the number of images, not by the sum of their weights. A pass over
+    # the images counts those that can be decoded.
     weight = num_batches * batch_size / sum_over_processes(count_images(batches))
     return pad(batches, batch_size // process()[1], num_batches, weight)
 
 
 @dataclasses.dataclass
 class ResumableFit:
-    """The epochs of a run, from its start or from a state.
+    """Train a run from its start or from a state.
 
-    `task` is compiled; its weights are those of `model`, which is saved. The states contain the
-    measurements of those `callbacks` that are `MeasureRegularly`.
+    `task` has a compiled model, which shares its weights with `model`, the one to save. The states
+    contain the measurements of the `MeasureRegularly` among the `callbacks`.
     """
 
     recipe: object
@@ -133,19 +133,19 @@ class ResumableFit:
     train: object = None
 
     def __post_init__(self):
-        held_out = self.task.validation
-        self.validation = None if held_out is None else held_out.batches()
+        validation = self.task.validation
+        self.validation = None if validation is None else validation.batches()
         self.batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
 
     @functools.cached_property
     def evaluated(self):
-        """The batches to validate on, in which all replicas have as many images."""
+        """The batches to validate on, with the same number of images for each replica."""
         datasets = [] if self.validation is None else [self.validation]
         with explaining_errors(*datasets):
             return for_evaluation(self.validation, self.batch_size)
 
     def fit(self, state=None):
-        """Train from a state, or from the start, to the end."""
+        """Train to the end, from a state or from the start."""
         with contextlib.ExitStack() as stack:
             for callback in self._measuring():
                 stack.callback(callback.leave_run)
@@ -170,7 +170,7 @@ class ResumableFit:
             self._fit(batch, callbacks)
 
     def _restore(self, state):
-        """Return the batch to resume after, the images skipped so far, and callbacks."""
+        """Return the batch to resume after, the images skipped so far, and callbacks to add."""
         if state is None:
             return 0, [], []
         arrays, metadata = state
@@ -191,10 +191,10 @@ class ResumableFit:
         return [callback for callback in self.callbacks if isinstance(callback, MeasureRegularly)]
 
     def _join_measurements(self, state):
-        """Give the callbacks that measure the model, and what they have measured so far."""
+        """Pass the model and earlier measurements to the callbacks that measure."""
         measuring = self._measuring()
-        found = state[1]["measurements"] if state and measuring else [[]] * len(measuring)
-        for number, (callback, rows) in enumerate(zip(measuring, found, strict=True)):
+        earlier = state[1]["measurements"] if state and measuring else [[]] * len(measuring)
+        for number, (callback, rows) in enumerate(zip(measuring, earlier, strict=True)):
             # TensorBoard reads one file at a time in each directory.
             name = f"{MEASURED}_{number}" if number else MEASURED
             log_dir = self.run.path / TENSORBOARD / name
@@ -214,9 +214,9 @@ class ResumableFit:
             verbose = 1 if sys.stdout.isatty() else 2
         tensorboard = keras.callbacks.TensorBoard(self.run.path / TENSORBOARD, write_graph=False)
         progress = keras.callbacks.ProgbarLogger()
-        # The first writes after epochs only; Keras calls a `ProgbarLogger` of its own in a thread.
+        # TensorBoard writes only after epochs; Keras calls its default `ProgbarLogger` in a thread.
         tensorboard.async_safe = progress.async_safe = True
-        told = [LogProgress(batch % self.batches_per_epoch, self.batches_per_epoch)]
+        log_progress = LogProgress(batch % self.batches_per_epoch, self.batches_per_epoch)
         for callback in measuring:
             callback.begin_at(batch)
         callbacks = [
@@ -224,9 +224,9 @@ class ResumableFit:
             CheckFinite(),
             EvaluateAverages(),
             *([ChooseThresholds(self.validation, self.model)] if task.measures_precision else []),
-            # Its lines have the metrics, and not what the callbacks after it add for the curves.
+            # Before the callbacks that add values for the curves, which its lines leave out.
             progress,
-            *(told if verbose == 2 and is_first_process() else []),
+            *([log_progress] if verbose == 2 and is_first_process() else []),
             LogOptimizer(),
             LogSpeed(self.batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
             tensorboard,
@@ -240,9 +240,9 @@ class ResumableFit:
                 predictor=task.predictor,
             ),
             *self._stopping(),
-            # They know whether the run stops, and the state that is saved next has their results.
+            # After `StopEarly`, to measure the last epoch; before `SaveState`, to be in the state.
             *self.callbacks,
-            # For those before them, this stop is not the end of the run.
+            # `StopAfterEpoch` comes last: its stop is not the end of the run.
             *last_callbacks,
         ]
         saving = SaveState(
@@ -258,7 +258,7 @@ class ResumableFit:
                 steps_per_epoch=self.batches_per_epoch - batch % self.batches_per_epoch,
                 callbacks=[*callbacks, saving],
                 class_weight=task.class_weights,
-                # The dataset shuffles itself.
+                # The dataset is shuffled already.
                 shuffle=False,
                 verbose=verbose,
             )

@@ -1,4 +1,4 @@
-"""What a run saves while it trains: its metrics, its models, and its states."""
+"""Callbacks that save the metrics, the models and the states of a run."""
 
 import json
 import logging
@@ -36,12 +36,13 @@ SPEED = ("images_per_second", "waiting_for_data")
 class SaveModels(keras.callbacks.Callback):
     """Save the metrics of a run, its last model, and its best model by `monitor`.
 
-    If the optimizer has averages of the weights, the best model and `averaged.keras` contain them.
-    `NotFiniteError` is raised instead if the validation loss or the weights are not finite.
+    If the optimizer has an EMA of the weights, the best model and `averaged.keras` contain it. If
+    the validation loss or the weights are not finite, no model is saved and `NotFiniteError` is
+    raised.
 
-    `history` is a list of the metrics of earlier epochs, and grows; `write` is a function that
-    writes it. `predictor` is another model that shares the weights of `model` and is saved as
-    `predictor.keras`, or `None`.
+    `history` is a list of the metrics of earlier epochs, to which each epoch is added; `write` is a
+    function that writes it. `predictor` is another model that shares the weights of `model` and is
+    saved as `predictor.keras`, or `None`.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class SaveModels(keras.callbacks.Callback):
         super().__init__()
         self.workdir = workdir
         self.history = history
-        self.saved = model
+        self.saved_model = model
         self.write = write
         self.class_names = class_names
         self.monitor = monitor
@@ -64,31 +65,31 @@ class SaveModels(keras.callbacks.Callback):
         trained = self.model
         check_finite_value("val_loss", logs.get("val_loss", 0.0))
         _check_weights(trained)
-        save_model(self.saved, self.workdir / LAST_MODEL, self.class_names)
+        save_model(self.saved_model, self.workdir / LAST_MODEL, self.class_names)
         if self.predictor is not None:
             save_model(self.predictor, self.workdir / PREDICTOR_MODEL, self.class_names)
         with averaged_weights(trained):
             if averages_of(trained):
-                save_model(self.saved, self.workdir / AVERAGED_MODEL, self.class_names)
+                save_model(self.saved_model, self.workdir / AVERAGED_MODEL, self.class_names)
             if find_best(self.history, self.monitor) == len(self.history) - 1:
-                save_model(self.saved, self.workdir / BEST_MODEL, self.class_names)
+                save_model(self.saved_model, self.workdir / BEST_MODEL, self.class_names)
 
 
 class SaveState(keras.callbacks.Callback):
-    """Save the state of a run regularly, and when the process is asked to stop.
+    """Save the state of a run regularly, and when the process gets a signal to stop.
 
-    Inside a `with`, SIGTERM and SIGINT (Ctrl-C) are handled: the state is saved after the batch, or
-    after the evaluation, and the process exits with the usual status of 143, or as after any
-    Ctrl-C. A second signal stops the process at once.
+    Inside a `with`, SIGTERM and SIGINT (Ctrl-C) are handled: the state is saved after the batch or
+    the evaluation, and the process exits with the status 143, or with `KeyboardInterrupt`. A second
+    signal stops the process at once.
 
-    No state is saved if the loss or the gradients are not finite: `NotFiniteError` is raised.
+    If the loss or the gradients are not finite, no state is saved and `NotFiniteError` is raised.
 
     Args:
         states: the `States` of the run.
         batch: number of batches of the run so far.
         every: number of batches between two saved states; each epoch ends with one too.
         batches_per_epoch: number of batches in an epoch.
-        metadata: function that returns what else to save.
+        metadata: function that returns the metadata to save with a state.
     """
 
     def __init__(self, states, batch, every, batches_per_epoch, metadata):
@@ -98,33 +99,33 @@ class SaveState(keras.callbacks.Callback):
         self.every = every
         self.batches_per_epoch = batches_per_epoch
         self.metadata = metadata
-        self._asked_by = None
+        self._signal = None
 
     def __enter__(self):
-        self._before = {}
+        self._handlers = {}
         # Python handles signals only in the main thread.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._ask_to_stop)
+                self._handlers[number] = signal.signal(number, self._ask_to_stop)
         return self
 
     def __exit__(self, error, *_):
-        for number, handler in self._before.items():
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)
         if error is None:
-            # A signal came after the last state.
+            # A signal may have come after the last state was saved.
             self._stop_if_asked()
 
     def _ask_to_stop(self, number, _):
-        self._asked_by = number
-        signal.signal(number, self._before[number])
+        self._signal = number
+        signal.signal(number, self._handlers[number])
 
     def on_epoch_begin(self, epoch, logs=None):
         self._first = self.batch
 
     def on_train_batch_begin(self, batch, logs=None):
         self.batch = self._first + batch
-        if batch and (self._asked_by or self.batch % self.every == 0):
+        if batch and (self._signal or self.batch % self.every == 0):
             self._save(float(ops.convert_to_numpy(self.model.get_metrics_result()["loss"])))
 
     def on_epoch_end(self, epoch, logs=None):
@@ -138,20 +139,20 @@ class SaveState(keras.callbacks.Callback):
             norm = float(ops.convert_to_numpy(optimizer.gradient_norm))
             check_finite_value("gradient_norm", norm)
         else:
-            # Keras's optimizers do not keep the norm.
+            # Keras's optimizers do not store the norm.
             _check_weights(self.model)
         self.states.save(self.model, self.batch, self.metadata())
         self._stop_if_asked()
 
     def _stop_if_asked(self):
-        if self._asked_by is None:
+        if self._signal is None:
             return
         logging.getLogger("keras_vit").info(
             "stopped after batch %d; to resume: keras-vit resume %s",
             self.batch,
             shlex.quote(str(self.states.directory.parent)),
         )
-        if self._asked_by == signal.SIGINT:
+        if self._signal == signal.SIGINT:
             raise KeyboardInterrupt("stopped after a batch")
         raise SystemExit(128 + signal.SIGTERM)
 
@@ -159,28 +160,28 @@ class SaveState(keras.callbacks.Callback):
 def write_metrics(run, history, rows, steps_per_epoch):
     """Write the metrics of a `RunDir` in the order of the steps, one line of JSON each.
 
-    `history` has the metrics of the epochs, `rows` the measurements of `MeasureRegularly`, which
-    come after an epoch that ends with the same step. Values that are not finite are `null`.
+    `history` has the metrics of the epochs, `rows` the measurements of `MeasureRegularly`. At equal
+    steps, the epoch comes first. Values that are not finite are `null`.
     """
     epochs = [((metrics["epoch"] + 1) * steps_per_epoch, metrics) for metrics in history]
-    measured = [(row["step"], row) for row in rows]
+    measurements = [(row["step"], row) for row in rows]
     lines = [
         json.dumps({k: v if math.isfinite(v) else None for k, v in metrics.items()}) + "\n"
-        for _, metrics in sorted([*epochs, *measured], key=lambda line: line[0])
+        for _, metrics in sorted([*epochs, *measurements], key=lambda line: line[0])
     ]
     run.write(METRICS_FILE, "".join(lines))
 
 
 def save_model(model, path, class_names=None):
-    """Save a `.keras` file without the optimizer, atomically.
+    """Save a `.keras` file atomically, without the optimizer.
 
-    The model that is saved gets the `class_names`, a list or `None`.
+    `class_names` are the class names of the saved model, a list or `None`.
     """
     with replacing(path) as partial:
         try:
             _without_optimizer(model, class_names).save(partial)
         except RuntimeError as error:
-            # What h5py raises where a disk is full.
+            # h5py raises a `RuntimeError` if the disk is full.
             raise OSError(str(error)) from error
 
 
@@ -189,14 +190,14 @@ def _without_optimizer(model, class_names):
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     new = kind(model.input, model.output, name=model.name, trainable=model.trainable)
     copy_attributes(model, new)
-    # The model that predicts masked patches has other outputs than classes.
+    # The outputs of a masked patch predictor are no classes.
     if class_names and kind is ImageModel and new.output_shape[-1] == len(class_names):
         new.class_names = class_names
     return new
 
 
 def _on_one_device(model):
-    """Return the model, or a copy of one that is divided among the devices of processes."""
+    """Return the model, or a copy on one device if it is divided among several processes."""
     arrays = {
         variable.path: to_numpy(variable) for variable in model.weights if is_spread(variable)
     }

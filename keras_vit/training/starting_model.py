@@ -1,4 +1,4 @@
-"""The model that a run starts from."""
+"""`make_model`: the model that a run starts from, new or with trained weights."""
 
 import itertools
 import logging
@@ -23,7 +23,7 @@ from keras_vit.models.vit import build_model
 from keras_vit.training.recipe import Recipe
 
 # Settings of a recipe that apply only to new models.
-OF_THE_MODEL = (
+MODEL_SETTINGS = (
     *("dropout", "pre_logits", "pooling"),
     *("position_embedding", "position_placement", "axial"),
 )
@@ -36,23 +36,23 @@ def make_model(
     dtype: str | None = None,
     kept_classes: Sequence[str] | None = None,
 ) -> keras.Model:
-    """Make the model that a recipe trains: a new one, or a trained one with a new head or its own.
+    """Build the model that a recipe trains: a new one, or a trained one.
 
-    All layers but the recipe's `frozen_blocks` are trained, also those that a loaded model has
-    frozen. With a `lora_rank` it is the matrices of LoRA and the head; LoRA of a loaded model is
-    merged before. Kernels in int8 and int4 stay so under LoRA (QLoRA); otherwise they are trained
-    as floats, which is logged.
+    All layers except the recipe's `frozen_blocks` are trained, including layers that a loaded model
+    has frozen. With a `lora_rank`, only the matrices of LoRA and the head are trained; LoRA
+    matrices of a loaded model are merged into its kernels before. Kernels in int8 and int4 stay
+    quantized with LoRA (QLoRA); otherwise they are trained as floats, which is logged.
 
     Args:
         recipe: a `Recipe`.
         model: name of a variant, with other sizes in parentheses if wanted, such as
             `"ViT_Ti16(patch_size=4)"`; path of a `.keras` file or of a run's directory; or a
-            checkpoint as in `keras_vit.from_checkpoint`. A variant's name always means it: write
-            `./ViT_Ti16` for a directory of that name. A loaded model gets a zero head, unless
-            `kept_classes` is given, and the recipe's image size; it keeps its other settings,
-            which is logged.
+            checkpoint as in `keras_vit.from_checkpoint`. The name of a variant always means the
+            variant: write `./ViT_Ti16` for a directory of that name. A loaded model gets a zero
+            head, unless `kept_classes` is given, and the recipe's image size; it keeps its other
+            settings, which is logged.
         num_classes: number of classes of the head; models for masked patches have no head.
-        dtype: dtype policy of the model; a `.keras` file has its own.
+        dtype: dtype policy of the model; `None` for a `.keras` file, which contains its policy.
         kept_classes: names of the classes whose head a trained model keeps; `None` for a new head.
 
     Returns:
@@ -60,18 +60,18 @@ def make_model(
 
     Raises:
         ValueError: if there is no such model, the patches do not tile the recipe's images, `dtype`
-            is given for a `.keras` file, or the head that is to be kept has other classes.
+            is given for a `.keras` file, or the head to keep has other classes.
     """
     if kept_classes is not None and (is_variant(model) or not recipe.is_of_classes):
         raise ValueError(
             "`keep_head` (`--keep-head`) is for a trained model that is to classify images. "
             f"Received: keep_head=True, model={str(model)!r}, loss={recipe.loss!r}"
         )
-    of_head = num_classes if recipe.is_of_classes else 0
-    made = _make_model(recipe, model, None if kept_classes is not None else of_head, dtype)
+    head_classes = num_classes if recipe.is_of_classes else 0
+    made = _new_or_loaded(recipe, model, None if kept_classes is not None else head_classes, dtype)
     if kept_classes is not None:
-        own = getattr(made, "class_names", None) or ()
-        pairs = itertools.zip_longest(as_words(own), as_words(kept_classes))
+        model_classes = getattr(made, "class_names", None) or ()
+        pairs = itertools.zip_longest(as_words(model_classes), as_words(kept_classes))
         changed = [f"{name!r} instead of {new!r}" for name, new in pairs if name != new]
         if changed:
             raise ValueError(
@@ -85,7 +85,7 @@ def make_model(
     for layer in made.layers:
         if hasattr(layer, "remat"):
             layer.remat = recipe.remat
-    # Runs evaluate images that are resized as in the ViT paper.
+    # Runs resize whole images, as in the ViT paper.
     made.image_spec = image_spec_of(made).of_whole_image()
     if recipe.lora_rank is not None:
         made = enable_lora(made, recipe.lora_rank, recipe.lora_alpha)
@@ -93,15 +93,15 @@ def make_model(
     if recipe.freeze:
         freeze_base(made)
     if recipe.head_bias and kept_classes is None:
-        # Two, in a model with a distillation token.
+        # With a distillation token, the head has two biases.
         for variable in made.get_layer("head").weights:
             if variable.name == "bias":
                 variable.assign(keras.ops.full(variable.shape, recipe.head_bias))
     return made
 
 
-def _make_model(recipe, model, num_classes, dtype):
-    """Return a new model, or a trained one: with its own head if `num_classes` is `None`."""
+def _new_or_loaded(recipe, model, num_classes, dtype):
+    """Build a new model, or load a trained one, which keeps its head if `num_classes` is `None`."""
     keras.utils.set_random_seed(recipe.seed)
     if is_variant(model):
         row = with_settings(find_variant(model), recipe)
@@ -132,9 +132,9 @@ def _make_model(recipe, model, num_classes, dtype):
 
 
 def _make_segmenter(recipe, model, num_classes):
-    """Return the segmenter of a recipe: its head on the normalized patches of a model.
+    """Build the segmenter of a recipe: its head on the last normalized patches of a model.
 
-    A model that does not normalize them has four of its blocks instead.
+    If a model has no final normalization, the head takes the outputs of four blocks.
     """
     names = [layer.name for layer in model.layers]
     last = "encoder_norm" if "encoder_norm" in names else None
@@ -142,11 +142,11 @@ def _make_segmenter(recipe, model, num_classes):
 
 
 def with_settings(variant, recipe):
-    """Return a row of the table of variants with a recipe's settings of the model."""
-    # In Table 3 of the paper, ResNets have neither dropout nor a hidden layer in the head.
+    """Return a variant with the `MODEL_SETTINGS` of a recipe."""
+    # As in Table 3 of the paper, ResNets have neither dropout nor a hidden layer in the head.
     if is_resnet(variant):
         return variant.replace(image_size=recipe.image_size)
-    settings = {name: getattr(recipe, name) for name in OF_THE_MODEL if name != "pre_logits"}
+    settings = {name: getattr(recipe, name) for name in MODEL_SETTINGS if name != "pre_logits"}
     settings["representation_size"] = variant.embedding_dim if recipe.pre_logits else None
     return variant.replace(image_size=recipe.image_size, **settings)
 
@@ -154,20 +154,20 @@ def with_settings(variant, recipe):
 def _log_kept_settings(recipe, model, is_built):
     """Log which of the recipe's settings do not apply to the model.
 
-    A setting at its default counts as not given, except the dropout of a loaded model.
+    Settings at their defaults are not logged, except the dropout of a loaded model.
     """
-    names = recipe.changed(OF_THE_MODEL)
+    names = recipe.changed(MODEL_SETTINGS)
     if not is_built:
         names = [*dict.fromkeys(["dropout", *names])]
     options = getattr(model, "options", None)
     if options is None or not names:
-        # The options of models from elsewhere are unknown.
+        # A model of other code has no `options`.
         return
-    # A ResNet has none of these.
-    actual = {"dropout": 0.0, **dict.fromkeys(OF_THE_MODEL[2:]), **vars(options)}
+    # ResNets lack most of these options.
+    actual = {"dropout": 0.0, **dict.fromkeys(MODEL_SETTINGS[2:]), **vars(options)}
     actual["pre_logits"] = getattr(options, "representation_size", None) is not None
-    kept = [f"{name} {actual[name]!r}" for name in names if actual[name] != getattr(recipe, name)]
-    if kept:
+    texts = [f"{name} {actual[name]!r}" for name in names if actual[name] != getattr(recipe, name)]
+    if texts:
         logging.getLogger("keras_vit").warning(
-            "the model keeps its own settings, not the recipe's: %s", ", ".join(kept)
+            "the model keeps its own settings, not the recipe's: %s", ", ".join(texts)
         )

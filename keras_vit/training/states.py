@@ -1,4 +1,4 @@
-"""The states of a run: what it needs to be resumed as if it had not been stopped."""
+"""States of a run: files of all variables, from which a run resumes exactly where it stopped."""
 
 import collections
 import contextlib
@@ -18,10 +18,10 @@ from keras_vit.training.distribution import is_first_process, to_numpy
 
 
 class States:
-    """The states of a run in a directory, one file each, of which the last are kept.
+    """The states of a run in a directory, one file each; the `keep` last ones are kept.
 
-    A state is an `.npz` file of all variables (weights, random seeds, optimizer, metrics), named as
-    `named_variables` does, and of `metadata` in JSON.
+    A state is an `.npz` file of all variables (weights, random seeds, optimizer, metrics), with the
+    names of `named_variables`, and of `metadata` in JSON.
     """
 
     def __init__(self, directory, keep=2):
@@ -30,7 +30,7 @@ class States:
 
     def save(self, model, batch, metadata):
         """Save the state after a number of batches, and delete the oldest."""
-        # The other processes have a directory of their own, which is removed.
+        # Each other process has a temporary directory, which is deleted.
         if not is_first_process():
             return
         self.directory.mkdir(exist_ok=True)
@@ -42,8 +42,8 @@ class States:
             np.savez(file, metadata=metadata, **random_states(), **arrays)
         paths = self._paths()
         newest = paths.index(path)
-        # Later ones are damaged, or the run would have resumed from them; a process that was killed
-        # was writing the partial ones.
+        # The run has not resumed from the later ones, so they are damaged. The partial ones are
+        # from a process that was killed.
         old = [*paths[: max(0, newest + 1 - self.keep)], *paths[newest + 1 :]]
         for each in (*old, *self.directory.glob(f".*{PARTIAL}*")):
             each.unlink(missing_ok=True)
@@ -70,6 +70,12 @@ class States:
         return sorted(self.directory.glob("batch-*.npz"))
 
 
+def _to_numpy(variable):
+    array = to_numpy(variable)
+    # NumPy's files have no bfloat16; float32 has all its values.
+    return array.astype("float32") if variable.dtype == "bfloat16" else array
+
+
 def restore(model, arrays):
     """Assign the arrays of a state to a compiled model and its optimizer, which is built.
 
@@ -77,12 +83,13 @@ def restore(model, arrays):
     """
     variables = named_variables(model)
     saved = {name: a for name, a in arrays.items() if name.startswith(("model/", "optimizer/"))}
-    here, there = ({name: tuple(v.shape) for name, v in of.items()} for of in (variables, saved))
-    if here != there:
-        differ = sorted(name for name in {**here, **there} if here.get(name) != there.get(name))
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+    saved_shapes = {name: array.shape for name, array in saved.items()}
+    if shapes != saved_shapes:
+        differing = sorted({name for name, _ in shapes.items() ^ saved_shapes.items()})
         raise ValueError(
             "`model` must be the one that the run was begun with. Received: a model with other "
-            f"variables than the state, or of other shapes: {name_some(differ)}"
+            f"variables than the state, or of other shapes: {name_some(differing)}"
         )
     for name, variable in variables.items():
         variable.assign(ops.cast(saved[name], variable.dtype))
@@ -92,8 +99,8 @@ def restore(model, arrays):
 class RestoreMetrics(keras.callbacks.Callback):
     """Restore metrics when resuming mid-epoch.
 
-    Keras lists their variables, which are sums, only after the first batch. The sums of earlier
-    batches are added then.
+    Keras lists the variables of metrics, which are sums, only after the first batch. Then the
+    restored sums of earlier batches are added.
     """
 
     def __init__(self, arrays):
@@ -107,14 +114,8 @@ class RestoreMetrics(keras.callbacks.Callback):
             variable.assign_add(ops.cast(self.arrays[name], variable.dtype))
 
 
-def _to_numpy(variable):
-    array = to_numpy(variable)
-    # NumPy's files have no bfloat16; float32 has all its values.
-    return array.astype("float32") if variable.dtype == "bfloat16" else array
-
-
 def random_states():
-    """Return the states of torch's generators, which Keras uses there; other backends have none."""
+    """Return the states of torch's global generators, which Keras uses on torch alone."""
     if keras.backend.backend() != "torch":
         return {}
     import torch
@@ -136,7 +137,7 @@ def keeping_random_states():
 
 
 def _restore_random_states(arrays):
-    """Restore the arrays of `random_states`; there are none without torch."""
+    """Restore the arrays of `random_states`; without torch the list is empty."""
     if arrays:
         import torch
 
@@ -146,7 +147,7 @@ def _restore_random_states(arrays):
 
 
 class RestoreRandomStates(keras.callbacks.Callback):
-    """Restore the states of torch's generators, which building a model has changed."""
+    """Restore torch's generators before the first batch: building a model has changed them."""
 
     def __init__(self, arrays):
         super().__init__()
@@ -160,15 +161,16 @@ class RestoreRandomStates(keras.callbacks.Callback):
 def named_variables(model):
     r"""Name the variables of a compiled model and of its optimizer.
 
-    The names are the variables' paths, without the numbers that Keras gives to names in the order
-    of a process: `dense_5` is `dense` if it is the first such layer of the model. So a state fits
-    the same model in another process, or after other models were built.
+    The names are the variables' paths, with automatic names numbered per model: Keras numbers them
+    per process, and `dense_5` becomes `dense` if it is the first such layer of the model. So a
+    state fits the same model in another process, or after other models were built.
 
     Args:
         model: a model whose optimizer is built.
 
     Returns:
-        A dictionary from names to variables, in Keras's order, without those of a frozen teacher.
+        A dictionary from names to variables, in Keras's order, without a frozen teacher's
+        variables.
 
     Example:
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
@@ -187,12 +189,12 @@ def named_variables(model):
     variables = [variable for variable in model.variables if id(variable) not in frozen]
     paths = {v.path: _renumbered(v.path.split("/"), layers, numbers) for v in variables}
     named = [(f"model/{paths[variable.path]}", variable) for variable in variables]
-    # Keras names the variables of an optimizer by the paths of those that they belong to.
+    # Keras names an optimizer's variable by the path of the model's variable, its owner.
     owners = {path.replace("/", "_"): name for path, name in paths.items()}
     for variable in model.optimizer.variables:
         optimizer, _, name = variable.path.rpartition("/")
         owner = max((o for o in owners if name.startswith(f"{o}_")), key=len, default=None)
-        # Nadam has a variable without a name of its own, which Keras numbers.
+        # Nadam has a variable without a name, which Keras numbers.
         slot = _without_number(name) if owner is None else name.removeprefix(f"{owner}_")
         name = slot if owner is None else f"{slot}/{owners[owner]}"
         named.append((f"optimizer/{_without_number(optimizer)}/{name}", variable))
@@ -200,7 +202,7 @@ def named_variables(model):
 
 
 def named_metrics(model):
-    """Return a dictionary of the variables of a model's metrics, by names as `named_variables`."""
+    """Return a dictionary from names to the variables of a model's metrics."""
     return _numbered((f"metrics/{v.path}", v) for v in model.metrics_variables)
 
 
@@ -211,19 +213,19 @@ def _layers(layer):
 
 
 def _renumbered(parts, layers, numbers):
-    """Join the parts of a path, with the numbers of automatic names from 0 on in each model.
+    """Return the path of a variable, with automatic names numbered from 0 in each model.
 
-    `numbers` are those given so far, by names without number; it grows.
+    `numbers` has the numbers so far, by names without number; new names are added to it.
     """
     parts = list(parts)
     for index, name in enumerate(parts):
         stem, layer = _without_number(name), layers.get(name)
         class_name = "seedgenerator" if layer is None else type(layer).__name__.lower()
         if stem.replace("_", "") == class_name:
-            known = numbers.setdefault(stem, {})
-            number = known.setdefault(name, len(known))
+            of_stem = numbers.setdefault(stem, {})
+            number = of_stem.setdefault(name, len(of_stem))
             parts[index] = f"{stem}_{number}" if number else stem
-        # Sublayers of a layer that is not a model have names of their own.
+        # Sublayers of a layer that is not a model have explicit names.
         if not hasattr(layer, "layers"):
             break
     return "/".join(parts)
@@ -234,9 +236,9 @@ def _without_number(name):
 
 
 def _numbered(named):
-    """Make a dictionary of pairs; a name that comes again gets the number of its occurrence."""
-    found, counts = {}, collections.Counter()
+    """Return a dictionary of pairs; a repeated name gets the number of its occurrence."""
+    variables, counts = {}, collections.Counter()
     for name, variable in named:
         counts[name] += 1
-        found[f"{name}:{counts[name]}" if counts[name] > 1 else name] = variable
-    return found
+        variables[f"{name}:{counts[name]}" if counts[name] > 1 else name] = variable
+    return variables

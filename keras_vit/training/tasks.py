@@ -1,4 +1,4 @@
-"""The task of a recipe: classification of images or pixels, or masked patch prediction."""
+"""Tasks: the model, data, loss and metrics to train with, for each loss of a recipe."""
 
 import dataclasses
 
@@ -27,8 +27,8 @@ from keras_vit.training.losses import (
 class Task:
     """The arguments of `model.compile` and `model.fit`, and metadata to record in `run.json`.
 
-    `predictor` is a model to save besides the one of the run, or `None`; `measures_precision` is
-    whether the mean average precision of images with several labels is measured.
+    `predictor` is a second model to save, or `None`; `measures_precision` is whether the mean
+    average precision of multi-label images is measured.
     """
 
     model: keras.Model
@@ -43,18 +43,18 @@ class Task:
 
 
 def make_task(recipe, model, train, validation, teacher=None):
-    """Make the task of a recipe for a model and `Dataset`s of `load_training_data`.
+    """Build the task of a recipe for a model and the `Dataset`s of `load_training_data`.
 
-    The model of the task is the one to compile and train; it shares its weights with `model`. With
-    a `teacher`, it is a `Distiller`.
+    The task's model is the one to compile and train; it shares its weights with `model`. With a
+    `teacher`, it is a `Distiller`.
     """
     check_teacher_settings(recipe, teacher)
-    make = {SEGMENTATION: _segmentation_task, **dict.fromkeys(TARGETS, _masked_patch_task)}
-    task = make.get(recipe.loss, _classification_task)(recipe, model, train, validation)
+    builders = {SEGMENTATION: _segmentation_task, **dict.fromkeys(TARGETS, _masked_patch_task)}
+    task = builders.get(recipe.loss, _classification_task)(recipe, model, train, validation)
     _check_monitor(recipe, task)
     if teacher is not None:
-        distiller, found = distill(recipe, model, teacher, train.class_names)
-        task = dataclasses.replace(task, model=distiller, metadata={**task.metadata, **found})
+        distiller, metadata = distill(recipe, model, teacher, train.class_names)
+        task = dataclasses.replace(task, model=distiller, metadata={**task.metadata, **metadata})
     return task
 
 
@@ -68,23 +68,23 @@ def _classification_task(recipe, model, train, validation):
             f"`model` must have a head of the dataset's {len(names)} classes; "
             f"see `keras_vit.replace_head`. Received: a model of {num_classes} outputs"
         )
-    has_several = source.is_multi_label
-    is_sparse = not (has_several or train.one_hot)
-    if source.has_masks or (has_several and recipe.loss != "sigmoid"):
+    is_multi_label = source.is_multi_label
+    is_sparse = not (is_multi_label or train.one_hot)
+    if source.has_masks or (is_multi_label and recipe.loss != "sigmoid"):
         needed = SEGMENTATION if source.has_masks else "sigmoid"
         raise ValueError(
             f"These images need `--loss {needed}`: they have "
             f"{'masks' if source.has_masks else 'several labels'}. Received: loss={recipe.loss!r}"
         )
-    if has_several or getattr(model, "thresholds", None) is not None:
-        # Until `ChooseThresholds` has measured. Classes that exclude each other have none.
-        model.thresholds = (0.5,) * num_classes if has_several else None
-    metrics = [] if has_several else [_accuracy(is_sparse)]
+    if is_multi_label or getattr(model, "thresholds", None) is not None:
+        # `ChooseThresholds` replaces these after an epoch. A model with one label has none.
+        model.thresholds = (0.5,) * num_classes if is_multi_label else None
+    metrics = [] if is_multi_label else [_accuracy(is_sparse)]
     if metrics and (recipe.class_balance != "none" or recipe.monitor == "val_balanced_accuracy"):
         metrics.append(BalancedAccuracy(num_classes))
     weights = _class_weights(train) if recipe.class_balance == "weights" else None
-    # Several processes would have to gather the logits.
-    measures_precision = has_several and validation is not None and process()[1] == 1
+    # With several processes, the logits would have to be gathered.
+    measures_precision = is_multi_label and validation is not None and process()[1] == 1
     loss, metadata = make_loss(recipe, is_sparse), {"class_names": names}
     if recipe.freeze:
         model, train, validation = _only_head(model, train, validation)
@@ -101,7 +101,7 @@ def _classification_task(recipe, model, train, validation):
 
 
 def _only_head(model, train, validation):
-    """Return the head of a model as a model of its own, and datasets of features for it."""
+    """Return the head as a separate model, and datasets of the features that it takes."""
     extractor = feature_extractor(model)
     features = keras.Input(extractor.output_shape[1:], name="features")
     head = keras.Model(features, model.get_layer("head")(features), name="linear_probe")
@@ -111,7 +111,7 @@ def _only_head(model, train, validation):
 
 
 def _class_weights(train):
-    """Return the weight of each class, as `model.fit` takes it: 1 for a class of mean size."""
+    """Return the `class_weight` of `model.fit`: 1 for a class of mean size."""
     if train.source.is_multi_label:
         raise ValueError(
             "`class_balance` needs images of one class each. Received: images with several labels"
@@ -121,7 +121,7 @@ def _class_weights(train):
 
 
 def _check_monitor(recipe, task):
-    """Check that the metrics of an epoch have the one that selects the best model."""
+    """Check that an epoch has the metric that selects the best model."""
     names = []
     if task.validation is not None:
         names = ["val_loss", *(f"val_{metric.name}" for metric in task.metrics)]
@@ -134,7 +134,7 @@ def _check_monitor(recipe, task):
 
 
 def _accuracy(is_sparse):
-    # Keras would make the metric "accuracy" in the first step, which TensorFlow then traces twice.
+    # The string "accuracy" would create the metric in the first step: TensorFlow traces it twice.
     if is_sparse:
         return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
     return keras.metrics.CategoricalAccuracy(name="accuracy")
@@ -162,7 +162,7 @@ def _segmentation_task(recipe, model, train, validation):
     counts, share = count_pixels(train.source)
     is_weighted = recipe.class_balance == "weights"
     weights = _pixel_weights(counts) if is_weighted else [1.0] * len(names)
-    # Keras counts in int32 on JAX and torch, which an epoch of large images overflows.
+    # By default Keras counts in int32 on JAX and torch, which an epoch of large images overflows.
     options = {"ignore_class": IGNORED, "sparse_y_pred": False, "dtype": "float32"}
     metrics = (keras.metrics.MeanIoU(len(names), "mean_iou", **options),)
     loss = PixelCrossEntropy(np.divide(weights, share))
@@ -170,7 +170,7 @@ def _segmentation_task(recipe, model, train, validation):
 
 
 def _pixel_weights(counts):
-    """Return the weight of each class, by its number of pixels: 1 for a class of mean size."""
+    """Return the weight of each class from its number of pixels: 1 for a class of mean size."""
     return np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 0.0).tolist()
 
 

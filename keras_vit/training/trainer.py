@@ -1,4 +1,4 @@
-"""Train by a recipe: load the data, build the model under the strategy's scope, fit, and record."""
+"""`train` runs a recipe in a directory: it loads the data, builds the model and fits it."""
 
 import contextlib
 import dataclasses
@@ -47,9 +47,9 @@ from keras_vit.training.tasks import make_task
 
 # Arguments of `train` that `run.json` does not record.
 NOT_RECORDED = ("workdir", "resume", "callbacks", "verbose")
-# Those that are for the name of a dataset alone.
-OF_NAMES = ("classes", "fraction", "split", "exclude", "cache", "max_skipped", "data_dir")
-# As `load` takes them.
+# Arguments of `train` that apply only to a dataset given by name.
+DATASET_OPTIONS = ("classes", "fraction", "split", "exclude", "cache", "max_skipped", "data_dir")
+# From a recipe's `flip` to the argument of `load`.
 FLIPS = {"never": False, "random": True, "always": "always"}
 
 
@@ -58,8 +58,8 @@ class Run:
     """A finished training run.
 
     Args:
-        model: the trained `keras.Model`; with averages of its weights if the recipe has them.
-        history: the metrics of the epochs, a list of dictionaries.
+        model: the trained `keras.Model`, with the EMA of its weights if the recipe has one.
+        history: list of dictionaries, the metrics of each epoch.
         workdir: `pathlib.Path` of the run's directory.
         recipe: the resolved `Recipe`.
     """
@@ -100,60 +100,60 @@ def train(
     """Train a model on a dataset by a recipe, in a directory.
 
     The directory contains `run.json` (the arguments and the class names), `metrics.jsonl` (one line
-    per epoch, and per measurement of `callbacks`), `tensorboard/` (loss, accuracy, learning rate,
+    per epoch and per measurement of `callbacks`), `tensorboard/` (loss, accuracy, learning rate,
     norm of the gradients, images per second, share of the time spent waiting for data),
-    `best.keras` (by validation accuracy, or as the recipe's `monitor` says), `last.keras`,
-    `averaged.keras` if the recipe averages weights, `predictor.keras` for masked patches, `states/`
-    to resume from, and `skipped.txt` if images could not be decoded.
+    `best.keras` (by validation accuracy, or by the recipe's `monitor`), `last.keras`,
+    `averaged.keras` if the recipe has an EMA, `predictor.keras` for masked patches, `states/` to
+    resume from, and `skipped.txt` if images could not be decoded.
 
     Args:
         recipe: a `Recipe`, or the name of a row of `RECIPES`.
         model: name of a variant, or path of a `.keras` file, a run's directory or a checkpoint, as
             in `make_model`; or a built `keras.Model` with a head for the classes. A built model is
-            trained in the strategy's scope in which `train` is called, if any. If the recipe
-            averages weights, the model has the averages at the end.
-        data: name of a dataset, as in `keras_vit.data.load`; or a dataset of it, or its
-            `info.dataset`; or a pair of them, to train on and to validate on (or `None`). A given
-            dataset keeps its own preprocessing; the recipe decides the size of the batches, their
-            order and whether labels are soft labels. Several processes load their shares.
+            trained in the scope in which `train` is called, and has the EMA of its weights at the
+            end if the recipe has one.
+        data: name of a dataset, as in `keras_vit.data.load`; or a dataset that `load` returns, or
+            its `info.dataset`; or a pair of datasets `(train, validation)`, where `validation` may
+            be `None`. A dataset keeps its own preprocessing; the recipe sets the batch size, the
+            order, and whether labels are soft labels. Each of several processes loads its share.
         workdir: path of a new or empty directory; or of the run to resume.
         classes: names of the classes to keep; all by default.
         fraction: share of the training images to train on, in (0, 1].
-        split: name of the split to train on; several are joined by `+`.
-        validation: name of the split to validate on; `None` for none.
+        split: name of the split to train on; several names are joined by `+`.
+        validation: name of the split to validate on; `None` for no validation.
         data_dir: directory of TensorFlow Datasets.
-        exclude: path of a file with ids of examples to leave out.
+        exclude: path of a file with the ids of examples to leave out.
         cache: `"memory"`, or path of a new file, to keep encoded training images.
-        max_skipped: greatest share of images that may be skipped because they cannot be decoded.
+        max_skipped: largest share of images that may be skipped because they cannot be decoded.
         dtype: dtype policy of a new model; `None` for float32, or the policy of a `.keras` file.
         strategy: name of a strategy, as in `keras_vit.training.distribution.strategy`.
         model_shards: number of parts of the strategy `"model_parallel"`; one per device by default.
-        resume: whether to resume the run in `workdir`; if there is none, it begins. A resumed run
-            ends with the weights that it would have had without the stop.
+        resume: whether to resume the run in `workdir`; if there is no run, a new one begins. A
+            resumed run ends with the same weights as an uninterrupted one.
         save_steps: number of batches between two saved states; each epoch ends with one too.
         keep: number of states to keep.
-        metadata: dictionary of what else to record in `run.json`.
+        metadata: dictionary of further values to record in `run.json`.
         epoch_examples: number of examples in one pass, which sets the number of steps; by default
-            the number of training images. With the number of the whole dataset, training on a
-            share of it takes the same number of steps.
-        teacher: path of a trained model of the same classes, as in `make_model`, or a built model:
-            the model learns its logits as the recipe's `distillation`, `temperature` and
-            `label_weight` say. `None` for none.
-        keep_head: whether a trained model keeps its head, which must be of the same classes in the
-            same order; by default it gets a new one.
-        callbacks: a further callback of `model.fit`, or several, such as a
-            `keras_vit.training.callbacks.MeasureRegularly`, whose measurements are part of the run.
+            the number of training images. Pass the size of the whole dataset to train on a share of
+            it for the same number of steps.
+        teacher: a trained model of the same classes, whose logits the model learns: a path as in
+            `make_model`, or a built model. The recipe's `distillation`, `temperature` and
+            `label_weight` apply. `None` for no teacher.
+        keep_head: whether a trained model keeps its head, whose classes must be those of the
+            dataset in the same order; by default the model gets a new head.
+        callbacks: a further callback of `model.fit`, or several. The measurements of a
+            `keras_vit.training.callbacks.MeasureRegularly` are part of the run.
         verbose: as in `model.fit`; `"auto"` for 1 on a terminal and 2 elsewhere.
 
     Returns:
         A `Run`.
 
     Raises:
-        ValueError: if an argument is wrong, the directory holds something else, a run is resumed
-            with other settings or images, the model and the dataset have different classes, too
-            many images cannot be decoded, the loss is not finite; or as `load_training_data` and
+        ValueError: if an argument is wrong, the directory contains other files, the run to resume
+            has other settings or images, the model and the dataset have different classes, too many
+            images cannot be decoded, or the loss is not finite; or as in `load_training_data` and
             `make_model`.
-        OSError: if the directory cannot be written to; what was saved before is still there.
+        OSError: if the directory cannot be written to; files that were saved before remain.
         SystemExit: after SIGTERM, when the state has been saved.
 
     Example:
@@ -168,22 +168,23 @@ def train(
     >>> 0 <= run.history[-1]["val_accuracy"] <= 1
     True
     """
+    if isinstance(callbacks, keras.callbacks.Callback):
+        callbacks = (callbacks,)
     arguments = {**locals(), "recipe": find_recipe(recipe)}
-    recipe, given = arguments["recipe"], _as_datasets(data)
+    recipe, datasets = arguments["recipe"], _as_datasets(data)
     is_built = isinstance(model, keras.Model)
-    _check_arguments(arguments, is_built, given is not None)
-    arguments["callbacks"] = callbacks = _as_sequence(callbacks)
-    settings, may_differ = _settings(arguments, given)
-    # The model of an earlier run may be in a reference cycle and take the memory of this one.
+    _check_arguments(arguments, is_built, datasets is not None)
+    settings, may_differ = _settings(arguments, datasets)
+    # Free the memory of an earlier run's model, which may be in a reference cycle.
     gc.collect()
     with contextlib.ExitStack() as stack:
         if not is_built:
             stack.enter_context(distribution.strategy(strategy, model_shards).scope())
         run = stack.enter_context(open_run(workdir, settings, may_differ, resume))
-        # Before the model is made, which sets the seed.
+        # `make_model` sets the seed, so the teacher is loaded before.
         if teacher is not None and not isinstance(teacher, keras.Model):
             teacher = load_trained(teacher)
-        data = _for_recipe(recipe, *given) if given else _load_named(arguments, run)
+        data = _for_recipe(recipe, *datasets) if datasets else _load_named(arguments, run)
         lengths = recipe.epoch_lengths(epoch_examples or data[0].num_examples)
         _log_plan(recipe, data, model.name if is_built else find_model(model), lengths)
         if not is_built:
@@ -202,77 +203,10 @@ def train(
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)
 
 
-def _check_arguments(arguments, is_built, is_given):
-    """Check that built models and given datasets come without arguments that make others."""
-    for name in ("save_steps", "keep"):
-        check_integer(name, arguments[name], 1)
-    if not is_built:
-        check_model_path(arguments["model"])
-    defaults = inspect.signature(train).parameters
-    of_models = ("dtype", "strategy", "model_shards", "keep_head") if is_built else ()
-    for name in (*of_models, *(OF_NAMES if is_given else ())):
-        if arguments[name] != defaults[name].default:
-            kind = "a model that is not built yet" if name in of_models else "the name of a dataset"
-            raise ValueError(f"`{name}` is for {kind}. Received: {name}={arguments[name]!r}")
-
-
-def _settings(arguments, given):
-    """Return the settings that `run.json` records, and the names of those that may change."""
-    recipe, model, teacher = (arguments[name] for name in ("recipe", "model", "teacher"))
-    measured = [c.settings for c in arguments["callbacks"] if isinstance(c, MeasureRegularly)]
-    # What only Python can pass again.
-    objects = {
-        "model": isinstance(model, keras.Model),
-        "data": given is not None,
-        "teacher": isinstance(teacher, keras.Model),
-        "callbacks": len(arguments["callbacks"]) > sum("data" in each for each in measured),
-    }
-    classes = arguments["classes"]
-    settings = {
-        **{name: value for name, value in arguments.items() if name not in NOT_RECORDED},
-        **{name: _absolute(arguments[name]) for name in ("data_dir", "exclude", "cache")},
-        "recipe": dataclasses.asdict(recipe),
-        "model": model.name if objects["model"] else absolute_model_name(model),
-        "data": None if objects["data"] else absolute_name(arguments["data"]),
-        # A dataset orders the classes to keep itself.
-        "classes": classes and sorted(classes),
-        "metadata": arguments["metadata"] or {},
-        "teacher": teacher.name if objects["teacher"] else teacher and absolute_model_name(teacher),
-        "measurements": measured,
-        "objects": [name for name, is_object in objects.items() if is_object],
-        **({} if objects["model"] else model_digest(model)),
-    }
-    may_differ = ["teacher"] if teacher is not None else []
-    may_differ += ["model"] if objects["model"] or "model_digest" in settings else []
-    return settings, may_differ
-
-
-def _absolute(path):
-    """Return a path that is the same from every directory; a bucket has an address."""
-    if path in (None, "memory") or "://" in str(path):
-        return path
-    return str(pathlib.Path(path).expanduser().absolute())
-
-
-def _as_sequence(callbacks):
-    return (callbacks,) if isinstance(callbacks, keras.callbacks.Callback) else callbacks
-
-
-def _load_named(arguments, run):
-    """Return the training and validation `Dataset`s of a name; keep the ids to leave out."""
-    exclude, file = arguments["exclude"], run.path / EXCLUDED_FILE
-    if exclude is not None and not file.exists():
-        run.write(file.name, pathlib.Path(exclude).expanduser().read_text(encoding="utf-8"))
-    options = {name: arguments[name] for name in ("validation", *OF_NAMES)}
-    options |= {"exclude": () if exclude is None else file}
-    options |= {"data_dir": _absolute(arguments["data_dir"])}
-    return load_training_data(arguments["recipe"], arguments["data"], **options)
-
-
 def recorded_arguments(workdir):
-    """Return the arguments of `keras_vit.training.train` that a run in a directory was begun with.
+    """Return `(arguments, measurements)` of the run in a directory, to call `train` with again.
 
-    The settings of its few-shot measurements are a list apart: `(arguments, measurements)`.
+    `measurements` is a list of the settings of the run's few-shot measurements.
 
     Raises:
         ValueError: if there is no run, or it was begun with objects instead of names.
@@ -281,61 +215,14 @@ def recorded_arguments(workdir):
     run = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     if "recipe" not in run or run["objects"]:
         names = ", ".join(f"`{name}`" for name in run.get("objects", ()))
-        found = f"a run with {names} of Python's" if names else "no run"
+        content = f"a run with Python objects as {names}" if names else "no run"
         raise ValueError(
             "A run must have arguments that are names and paths, to be resumed by its directory; "
             "others resume with `keras_vit.training.train(..., resume=True)`. "
-            f"Received: {str(workdir)!r}, with {found}"
+            f"Received: {str(workdir)!r}, with {content}"
         )
     names = inspect.signature(train).parameters
     return {name: run[name] for name in names if name in run}, run["measurements"]
-
-
-def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):
-    """Compile the task of a recipe, and compare what it depends on with the run that is resumed."""
-    task = make_task(recipe, model, *data, teacher)
-    options = getattr(model, "options", None)
-    metadata = {
-        **task.metadata,
-        "num_examples": data[0].num_examples,
-        # Datasets that are given have their own.
-        "makers": [repr(each.maker) for each in data if each is not None],
-        "images": _image_digests(*data) if distribution.is_first_process() else {},
-        "options": options
-        and {n: v for n, v in vars(options).items() if n not in options.names("runtime")},
-    }
-    run.add(metadata)
-    run.add({"id": run.identity})
-    epochs, updates_per_epoch = lengths
-    # A teacher may have other dtypes.
-    trained = task.model if teacher is None else model
-    task.model.compile(
-        optimizer=make_optimizer(recipe, trained, epochs * updates_per_epoch),
-        loss=task.loss,
-        weighted_metrics=list(task.metrics),
-    )
-    # Otherwise TensorFlow would trace the first step twice.
-    task.model.optimizer.build(task.model.trainable_variables)
-    batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
-    states = States(run.path / STATES, keep)
-    return ResumableFit(recipe, task, model, run, epochs, batches_per_epoch, states, **fit_options)
-
-
-def _image_digests(train, validation):
-    """Return the identities of the images of a run; log those that are in both datasets."""
-    if validation is None:
-        return {"training": train.source.digest()}
-    sources = train.source, validation.source
-    ids = [set(map(source.find_id, source.numbers.tolist())) for source in sources]
-    if both := sorted(set.intersection(*ids)):
-        logging.getLogger("keras_vit").warning(
-            "%d of the %d validation images, which choose the best model, are training images "
-            "too: %s",
-            len(both),
-            len(ids[1]),
-            name_some(both),
-        )
-    return {"training": train.source.digest(), "validation": validation.source.digest()}
 
 
 def load_training_data(
@@ -350,8 +237,8 @@ def load_training_data(
 ) -> tuple[Dataset, Dataset | None]:
     """Load the training and validation splits of a dataset for a recipe.
 
-    Crops and flips that would change the meaning of a label (a number, a place) are left out, and
-    this is logged; an augmentation that would is an error. Each of several processes
+    Crops and flips that would make labels wrong (a count, a position) are left out, which is
+    logged; an augmentation that would do so is an error. Each of several processes
     (`keras_vit.training.distribution`) reads its share.
 
     Args:
@@ -361,15 +248,15 @@ def load_training_data(
         fraction: as in `load`, for the training split.
         cache: as in `load`, for the training split.
         split: name of the split to train on, as in `load`.
-        validation: name of the split to validate on; `None` for none.
+        validation: name of the split to validate on; `None` for no validation.
         **options: as in `load`, for both splits.
 
     Returns:
-        `(train, validation)`, two `Dataset`s, whose `batches()` are as of `load`.
+        `(train, validation)`, two `Dataset`s; their `batches()` are what `load` returns.
 
     Raises:
-        ValueError: as `load`, or if the recipe's batches cannot be divided among the replicas, or
-            its augmentation would change labels.
+        ValueError: if the recipe's batches cannot be divided among the replicas, or its
+            augmentation would make labels wrong; or as in `load`.
     """
     check_augmentation(name, recipe.augmentation)
     options |= {
@@ -384,7 +271,7 @@ def load_training_data(
         name,
         split,
         training=True,
-        # The features of frozen layers are those of whole images.
+        # Frozen features are computed from whole images.
         **({} if recipe.freeze else changes_that_keep_labels(name, *crops)),
         augmentation=recipe.augmentation,
         cache=cache,
@@ -395,8 +282,121 @@ def load_training_data(
     return _for_recipe(recipe, train.info.dataset, held_out)
 
 
+def _check_arguments(arguments, is_built, has_datasets):
+    """Check that options of named models and datasets do not come with built ones."""
+    for name in ("save_steps", "keep"):
+        check_integer(name, arguments[name], 1)
+    if not is_built:
+        check_model_path(arguments["model"])
+    defaults = inspect.signature(train).parameters
+    unbuilt = ("dtype", "strategy", "model_shards", "keep_head") if is_built else ()
+    for name in (*unbuilt, *(DATASET_OPTIONS if has_datasets else ())):
+        if arguments[name] != defaults[name].default:
+            kind = "a model that is not built yet" if name in unbuilt else "the name of a dataset"
+            raise ValueError(f"`{name}` is for {kind}. Received: {name}={arguments[name]!r}")
+
+
+def _settings(arguments, datasets):
+    """Return the settings that `run.json` records, and the names of settings that may change."""
+    recipe, model, teacher = (arguments[name] for name in ("recipe", "model", "teacher"))
+    measurements = [c.settings for c in arguments["callbacks"] if isinstance(c, MeasureRegularly)]
+    # Python objects, which `keras-vit resume` cannot pass again.
+    objects = {
+        "model": isinstance(model, keras.Model),
+        "data": datasets is not None,
+        "teacher": isinstance(teacher, keras.Model),
+        "callbacks": len(arguments["callbacks"]) > sum("data" in each for each in measurements),
+    }
+    classes = arguments["classes"]
+    settings = {
+        **{name: value for name, value in arguments.items() if name not in NOT_RECORDED},
+        **{name: _absolute(arguments[name]) for name in ("data_dir", "exclude", "cache")},
+        "recipe": dataclasses.asdict(recipe),
+        "model": model.name if objects["model"] else absolute_model_name(model),
+        "data": None if objects["data"] else absolute_name(arguments["data"]),
+        # The order of `classes` has no effect.
+        "classes": classes and sorted(classes),
+        "metadata": arguments["metadata"] or {},
+        "teacher": teacher.name if objects["teacher"] else teacher and absolute_model_name(teacher),
+        "measurements": measurements,
+        "objects": [name for name, is_object in objects.items() if is_object],
+        **({} if objects["model"] else model_digest(model)),
+    }
+    may_differ = ["teacher"] if teacher is not None else []
+    may_differ += ["model"] if objects["model"] or "model_digest" in settings else []
+    return settings, may_differ
+
+
+def _absolute(path):
+    """Return an absolute path; the address of a file in a bucket stays."""
+    if path in (None, "memory") or "://" in str(path):
+        return path
+    return str(pathlib.Path(path).expanduser().absolute())
+
+
+def _load_named(arguments, run):
+    """Load the training and validation `Dataset`s by name; keep a copy of the excluded ids."""
+    exclude, file = arguments["exclude"], run.path / EXCLUDED_FILE
+    if exclude is not None and not file.exists():
+        run.write(file.name, pathlib.Path(exclude).expanduser().read_text(encoding="utf-8"))
+    options = {name: arguments[name] for name in ("validation", *DATASET_OPTIONS)}
+    options["exclude"] = () if exclude is None else file
+    options["data_dir"] = _absolute(arguments["data_dir"])
+    return load_training_data(arguments["recipe"], arguments["data"], **options)
+
+
+def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):
+    """Compile the task of a recipe, record its metadata, and return the `ResumableFit`.
+
+    `run.add` raises an error if a run that is resumed has recorded other metadata.
+    """
+    task = make_task(recipe, model, *data, teacher)
+    options = getattr(model, "options", None)
+    metadata = {
+        **task.metadata,
+        "num_examples": data[0].num_examples,
+        # A dataset that is passed as an object has its own preprocessing.
+        "makers": [repr(each.maker) for each in data if each is not None],
+        "images": _image_digests(*data) if distribution.is_first_process() else {},
+        "options": options
+        and {n: v for n, v in vars(options).items() if n not in options.names("runtime")},
+    }
+    run.add(metadata)
+    run.add({"id": run.identity})
+    epochs, updates_per_epoch = lengths
+    # A `Distiller` contains the teacher, which may have another dtype.
+    trained = task.model if teacher is None else model
+    task.model.compile(
+        optimizer=make_optimizer(recipe, trained, epochs * updates_per_epoch),
+        loss=task.loss,
+        weighted_metrics=list(task.metrics),
+    )
+    # Built here: otherwise TensorFlow would trace the first step twice.
+    task.model.optimizer.build(task.model.trainable_variables)
+    batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
+    states = States(run.path / STATES, keep)
+    return ResumableFit(recipe, task, model, run, epochs, batches_per_epoch, states, **fit_options)
+
+
+def _image_digests(train, validation):
+    """Return digests of the images of a run; warn about images that are in both datasets."""
+    if validation is None:
+        return {"training": train.source.digest()}
+    sources = train.source, validation.source
+    ids = [set(map(source.find_id, source.numbers.tolist())) for source in sources]
+    if shared := sorted(set.intersection(*ids)):
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d validation images, which choose the best model, are training images "
+            "too: %s",
+            len(shared),
+            len(ids[1]),
+            name_some(shared),
+        )
+    return {"training": train.source.digest(), "validation": validation.source.digest()}
+
+
 def _as_datasets(data):
-    """Return `(train, validation)` of given datasets; `None` for the name of a dataset."""
+    """Return the argument `data` as `(train, validation)`; `None` if it is a name."""
     pair = data if isinstance(data, tuple) else (data, None)
     if not hasattr(pair[0], "info") and not isinstance(pair[0], Dataset):
         return None
@@ -404,7 +404,7 @@ def _as_datasets(data):
 
 
 def _for_recipe(recipe, train, validation):
-    """Return datasets with the batches of a recipe; the first is shuffled and repeated."""
+    """Return datasets with a recipe's batches; the training dataset is shuffled and repeated."""
     if any(each is not None and each.shard != process() for each in (train, validation)):
         raise ValueError(
             "`data` must be the share of this process, loaded with `shard=(index, count)`. "
@@ -431,7 +431,7 @@ def _for_recipe(recipe, train, validation):
 
 
 def _log_plan(recipe, data, model, lengths):
-    """Log what a run trains on, from which weights, and how long."""
+    """Log the images, the classes, the starting model and the number of steps of a run."""
     if not distribution.is_first_process():
         return
     log, (train, validation) = logging.getLogger("keras_vit").info, data
@@ -464,9 +464,9 @@ def _log_initial_metrics(fit):
         return
     with explaining_errors(fit.validation):
         metrics = fit.task.model.evaluate(fit.evaluated, return_dict=True, verbose=0)
-    found = " - ".join(f"val_{name}: {value:.4f}" for name, value in metrics.items())
+    text = " - ".join(f"val_{name}: {value:.4f}" for name, value in metrics.items())
     if distribution.is_first_process():
-        logging.getLogger("keras_vit").info("before the first step: %s", found)
+        logging.getLogger("keras_vit").info("before the first step: %s", text)
 
 
 def _report_skipped(run, *datasets):
