@@ -277,7 +277,7 @@ OLDEST = ("keras==3.12.0", "numpy==1.26.0", "scipy==1.12.0")
 # 0.4.38 now and then gives NaN for a gradient in float16 on CPUs.)
 MATRIX = {
     "tensorflow oldest": ("3.11", "tensorflow", (*OLDEST, "tensorflow==2.18.1")),
-    "jax oldest": ("3.11", "jax", (*OLDEST, "h5py==3.10.0", "jax==0.6.2")),
+    "jax oldest": ("3.11", "jax", (*OLDEST, "jax==0.6.2")),
     "torch oldest": ("3.11", "torch", (*OLDEST, TORCH)),
     "tensorflow, Python 3.12": ("3.12", "tensorflow", ()),
     "tensorflow newest": ("3.13", "tensorflow", ()),
