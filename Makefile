@@ -26,7 +26,7 @@ bench: $(VENV)/bin/nox
 	$(VENV)/bin/nox --session bench
 
 clean:
-	rm -rf $(VENV) .nox build dist site *.egg-info
+	rm -rf $(VENV) $(VENV)-transformers4 .nox build dist site *.egg-info
 
 $(VENV)/bin/nox:
 	$(PYTHON) -m venv $(VENV)
