@@ -39,13 +39,13 @@ and [Published checkpoints](catalog.md) the files.
 SUPPORT_COLUMNS = ("`format`", "files", "read and written", "read only")
 CATALOG = """# Published checkpoints
 
-`keras_vit.from_checkpoint(name)` loads each of these files. Builders take the part of the name after
-the slash as `weights=`. The models take images in [-1, 1] (`keras_vit.preprocess`).
+`keras_vit.from_checkpoint(name)` loads each of these files. Builders take the part of the name
+after the slash as `weights=`. The models take images in [-1, 1] (`keras_vit.preprocess`).
 
 - **Classes:** 21843 classes are those of ImageNet-21k, 1000 classes those of ImageNet-1k. An image
   tower without a head has 0. "(zero)" marks a file whose head is all zeros, for fine-tuning.
 - **Top-1:** the accuracy that the source reports for this file on the validation images of
-  ImageNet-1k. "(linear)" marks the accuracy of a linear classifier that was trained on the features.
+  ImageNet-1k. "(linear)" marks the accuracy of a linear classifier trained on the features.
 - **File:** `hf://` addresses are repositories of the Hugging Face Hub, and need
   `pip install 'keras-vit-zoo[hub]'`. The repositories of DINOv3 are gated.
 - **License:** the license of the weights, as the Hub shows it.
@@ -63,8 +63,8 @@ on ImageNet unless the column names another dataset. We did not measure these ac
 SGD has a momentum of 0.9 and AdamW has optax's defaults; both compute the same updates as optax.
 Weight decay applies to kernels only, and is multiplied by the learning rate as in the paper. The
 learning rate rises linearly from 0 during the warm-up steps; the decay `staircase` divides it by 10
-at each of the given steps. Recipes with `tiny_images` in their names follow BiT-HyperRule for images
-smaller than 96 x 96 pixels.
+at each of the given steps. Recipes with `tiny_images` in their names follow BiT-HyperRule for
+images smaller than 96 x 96 pixels.
 
 """
 RECIPE_COLUMNS = (
