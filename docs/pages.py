@@ -1,7 +1,7 @@
-"""The pages of the site that are written from the package; docs/hooks.py adds them to the site.
+"""Generate pages of the site from the code; docs/hooks.py adds them to the site.
 
-They are not files of the repository: the reference, and the tables of checkpoints, weight maps,
-models of other projects and recipes.
+These pages are the reference, and the tables of checkpoints, weight maps, models of other projects
+and recipes. The repository does not contain them.
 """
 
 import importlib
@@ -16,38 +16,39 @@ from keras_vit.training.recipe import ROWS
 
 WEIGHT_MAPS = """# Weight maps
 
-Each array of a file, and its variable in the model. `{i}` is the index of a Transformer block,
-`{n}` its number, counted from 1; `{s}` and `{u}` are the stage and the number of a residual unit,
-`{u:02}` with two digits. One tensor of a file may hold several variables. The shapes are those of
-the variables. The same rows read and write the files.
+Each row has an array of a file, and the variable of the model that gets its values. `{i}` is the
+index of a Transformer block, counted from 0; `{n}` is the same index, counted from 1. `{s}` is the
+stage of a residual unit, and `{u}` the number of the unit; `{u:02}` has two digits. One array may
+hold several variables. The last column has the conversion when a file is read; the shapes in it are
+those of the variables. The same rows read and write files.
 """
 SUPPORT = """# Models of other projects
 
 `keras_vit.from_checkpoint` recognizes the layout of a file, and `keras_vit.save_checkpoint(model,
-path, format)` writes it. `format="huggingface"` and `format="timm"` choose the layout: the one that
-the model was read from, or the first that can describe the model.
+path, format)` writes a file. With `format="huggingface"` or `format="timm"`, it writes the layout
+that the model was read from, or else the first layout of the project that can describe the model.
 
 The layouts of timm and transformers are tested with the real packages on TensorFlow, JAX and torch:
 models with random weights give the same outputs within 2e-5 in both directions, and a file that is
 read and written again keeps its arrays. Google's layouts are tested with outputs of the original
-code, and with the names and shapes of the published files. Models in the last column are read as
-image towers or encoders, without their other parts. [Weight maps](weight_maps.md) lists the arrays,
-[Published checkpoints](catalog.md) the files.
+code, and with the names and shapes of the arrays in the published files. Of the models in the last
+column, only the image tower or the encoder is read. [Weight maps](weight_maps.md) lists the arrays,
+and [Published checkpoints](catalog.md) the files.
 
 """
 SUPPORT_COLUMNS = ("`format`", "files", "read and written", "read only")
 CATALOG = """# Published checkpoints
 
-`keras_vit.from_checkpoint(name)` loads each of these files; the part of the name after the slash is
-the `weights=` of a builder. Images are scaled to [-1, 1] (`keras_vit.preprocess`).
+`keras_vit.from_checkpoint(name)` loads each of these files. Builders take the part of the name
+after the slash as `weights=`. The models take images in [-1, 1] (`keras_vit.preprocess`).
 
-- **Classes:** 21843 are ImageNet-21k's, 1000 are ImageNet-1k's, and 0 is an image tower without a
-  head. "(zero)" is a published head of zeros, for fine-tuning.
+- **Classes:** 21843 classes are those of ImageNet-21k, 1000 classes those of ImageNet-1k. An image
+  tower without a head has 0. "(zero)" marks a file whose head is all zeros, for fine-tuning.
 - **Top-1:** the accuracy that the source reports for this file on the validation images of
-  ImageNet-1k; "(linear)" is that of a linear classifier of the features.
-- **File:** `hf://` is a repository of the Hugging Face Hub, and needs
-  `pip install 'keras-vit-zoo[hub]'`; those of DINOv3 are gated.
-- **License:** the license of the weights that the Hub shows.
+  ImageNet-1k. "(linear)" marks the accuracy of a linear classifier trained on the features.
+- **File:** `hf://` addresses are repositories of the Hugging Face Hub, and need
+  `pip install 'keras-vit-zoo[hub]'`. The repositories of DINOv3 are gated.
+- **License:** the license of the weights, as the Hub shows it.
 
 | name | size | classes | `pre_logits` | activation | top-1 | file | license | source |
 | --- | ---: | ---: | ---: | --- | ---: | --- | --- | --- |
@@ -55,15 +56,15 @@ the `weights=` of a builder. Images are scaled to [-1, 1] (`keras_vit.preprocess
 RECIPES_PAGE = """# Recipes
 
 `keras-vit train NAME` trains a model by one of these recipes. Every setting is a flag, see
-`keras-vit train NAME --help`. In Python a recipe is a row of `keras_vit.training.RECIPES`, and
+`keras-vit train NAME --help`. In Python, `keras_vit.training.RECIPES[NAME]` is a recipe, and
 `dataclasses.replace` changes its settings. The last column is the accuracy that the source reports,
-on ImageNet unless it names another dataset; none was measured here.
+on ImageNet unless the column names another dataset. We did not measure these accuracies.
 
 SGD has a momentum of 0.9 and AdamW has optax's defaults; both compute the same updates as optax.
 Weight decay applies to kernels only, and is multiplied by the learning rate as in the paper. The
 learning rate rises linearly from 0 during the warm-up steps; the decay `staircase` divides it by 10
-at each of the given steps. Recipes of BiT-HyperRule with `tiny_images` are for images smaller than
-96 x 96 pixels.
+at each of the given steps. Recipes with `tiny_images` in their names follow BiT-HyperRule for
+images smaller than 96 x 96 pixels.
 
 """
 RECIPE_COLUMNS = (
@@ -71,13 +72,13 @@ RECIPE_COLUMNS = (
     *("warm-up", "length", "weight decay", "dropout", "clipped at", "source", "reported"),
 )
 ABOUT = {
-    "models": "Build models, and change them. [Builders](builders.md) has one function per model.",
+    "models": "Build and change models. [Builders](builders.md) has one function per model.",
     "layers": "The layers of the models.",
     "checkpoints": "Read and write weights.",
     "data": "Datasets and images.",
     "training": "Recipes, and the losses, optimizers and callbacks that they use.",
-    "evaluation": "Accuracy, few-shot accuracy, and the costs of models.",
-    "inspection": "What a model has learned and attends to.",
+    "evaluation": "Accuracy, few-shot accuracy, and the compute and memory of models.",
+    "inspection": "What a model has learned, and what it attends to.",
     "experiments": "The experiments of the paper.",
     "serving": "Exports, predictions of many images, and a client of servers.",
 }
@@ -87,7 +88,7 @@ PACKAGES = (
     *("keras_vit.callbacks", "keras_vit.evaluation", "keras_vit.experiments", "keras_vit.serving"),
 )
 IN_TRAINING = ("losses", "optimizers", "callbacks")
-# Tables, which have no `__module__`.
+# The modules of tables, which have no `__module__`.
 TABLES = {
     "keras_vit.data.AUGMENTATIONS": "keras_vit.data.images.preprocessing",
     "keras_vit.data.DATASETS": "keras_vit.data.sources.named_datasets",
@@ -96,9 +97,9 @@ TABLES = {
 }
 BUILDERS = """# Builders
 
-One function for each model of [the table](../models.md). All have the arguments of
+Each model of [the table](../models.md) has a function that builds it. The arguments are those of
 [`keras_vit.build`](models.md): `num_classes`, `image_size`, `weights`, and the options of
-`keras_vit.vision_transformer` or, for a BiT, `keras_vit.resnet`.
+`keras_vit.vision_transformer` or, for a BiT, of `keras_vit.resnet`.
 
 """
 ENTRY = """::: {home}.{label}

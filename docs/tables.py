@@ -28,10 +28,10 @@ PEER_COLUMNS = (
 )
 RESNET_COLUMNS = ("In float32", "relative to", "forward", "training step")
 SERVED = {"ViT_B16": "ViT-B/16", "R50_B16": "R50+ViT-B/16", "BiT_R50x1": "BiT-R50x1"}
-SERVING_COLUMNS = ("1 image", "8 images", "images/s", "to float32", "difference")
+SERVING_COLUMNS = ("ms, 1 image", "ms, 8 images", "images/s", "speed to float32", "difference")
 PUBLISHED_COLUMNS = (
-    *("builder", "parameters", "GFLOPs at 224 pixels", "best published file", "its pixels"),
-    "its top-1 accuracy",
+    *("builder", "parameters", "GFLOPs at 224 pixels", "best published file"),
+    *("image size of the file", "top-1 accuracy of the file"),
 )
 SPEED_COLUMNS = ("on 2 CPU cores", "images per second", "peak memory, GiB")
 
