@@ -323,7 +323,7 @@ images = spark.read.format("binaryFile").option("recursiveFileLookup", True).loa
 print(predict(images, "model.keras").collect())
 """
 EXTRAS = {
-    "none": [PREDICT],
+    "none": [PREDICT, "keras-vit convert model.keras written --to huggingface"],
     "jax": [PREDICT],
     "torch": [PREDICT],
     "plots": ["keras-vit inspect model.keras --images photos/cat/a.png --out drawn"],
@@ -341,7 +341,6 @@ EXTRAS = {
     },
     "ray": [f"{PREDICT} --engine ray --output found"],
     "spark": [("python", "-c", SPARK)],
-    "convert": ["keras-vit convert model.keras written --to huggingface"],
 }
 MAKE_FILES = """
 import tensorflow as tf
