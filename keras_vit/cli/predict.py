@@ -153,7 +153,7 @@ class Predict(Command):
         images = find_images(self.images, self.split, self.data_dir)
         log_left_out(images)
         if "path" not in images.columns(0, 1):
-            raise ValueError(f"`masks` is for image files. Received: {' '.join(self.images)}")
+            raise ValueError(f"`masks` needs image files. Received: {' '.join(self.images)}")
         class_names = model.class_names or tuple(map(str, range(model.output_shape[-1])))
         names, num_broken = short_names(images.columns(0, images.num_images)["path"]), 0
         for path, name in tqdm.tqdm(names.items(), unit="image"):

@@ -15,7 +15,7 @@ _DRAWN, _DRAWN_EACH = 20, 10
 
 @dataclasses.dataclass
 class Search(Command):
-    """Find the images of a dataset that are most similar to some images, by a model's features.
+    """Find the images of a dataset that are most similar to given images, by a model's features.
 
     Example: keras-vit search features/photos cat.jpg --picture similar.png
 

@@ -20,7 +20,7 @@ class Auto:
         minutes: time limit of the training; by default 60 on a CPU, none on an accelerator.
         seed: seed of weights, dropout, shuffling and augmentation.
         image_size: side of the images in pixels; by default it is chosen for the images and model.
-        upright: turn photographs upright as their EXIF orientation says.
+        upright: turn photographs upright by their EXIF orientation.
     """
 
     minutes: float | None = None
@@ -49,7 +49,7 @@ class Train(Command):
     Example: keras-vit train auto --model ViT_B16/imagenet21k --data folder:pets --workdir runs/pets
 
     Args:
-        recipe: settings of the training: `auto`, or those of a recipe.
+        recipe: `auto`, or the name of a recipe; further flags change its settings.
         model: name of a variant (see `keras-vit models`), optionally with other sizes, as
             in 'ViT_Ti16(patch_size=4, depth=6)'; a .keras file, a run's directory, or a checkpoint
             as in `keras-vit convert`.
@@ -68,8 +68,8 @@ class Train(Command):
         dtype: dtype policy of a new model; float32 by default. A .keras file contains a policy.
         teacher: A trained model with the same classes, to distill: a run's directory, a .keras file
             or a checkpoint. See `--distillation`, `--temperature` and `--label-weight`.
-        keep_head: keep the head of a trained model, to train it further. Its classes must be the
-            dataset's, in the same order. By default the model gets a new head.
+        keep_head: keep the head of a trained model, to train it further. The model must have the
+            classes of the dataset, in the same order. By default the model gets a new head.
         fewshot_every: measure the few-shot accuracy of the model's features, as `keras-vit fewshot`
             does, at the end and at intervals of this number of steps. The accuracy is written to
             metrics.jsonl and to the logs of TensorBoard.
@@ -136,7 +136,7 @@ class Train(Command):
         train = _sweep if is_sweep else train
 
         def show(run):
-            # The last run of a sweep has no images to validate on.
+            # The last run of a sweep trains on all images, so no images are left for the figures.
             show_run(run, callbacks, None if is_sweep and self.recipe.is_of_classes else self.data)
 
         if self.seeds is None:

@@ -35,7 +35,7 @@ def attention_maps(
     Args:
         model: a model of this package with Transformer blocks.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
-            batches of them.
+            such arrays.
         blocks: names of blocks, such as `["block_11"]`; all by default.
         batch_size: number of images per step.
 
@@ -43,7 +43,8 @@ def attention_maps(
         A dictionary from names of blocks to float32 arrays `(batch, heads, tokens, tokens)`. The
         last axis is over the attended tokens, and sums to 1. The class token and registers come
         first, then the patches, row by row. An axial block has two arrays: `"block_11/rows"` is 0
-        between patches of different rows, and `"block_11/columns"` of different columns.
+        between patches of different rows, and `"block_11/columns"` is 0 between patches of
+        different columns.
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
@@ -124,16 +125,16 @@ def _as_tuple(scores):
 def attention_distance(model, images, batch_size=32, verbose=0):
     """Return the mean attention distance of each head, comparable to a receptive field size.
 
-    The distances from a patch to all patches (0 to itself) are averaged with the attention of the
-    patch as weights, and then over patches and images. The class token and registers are left out,
-    because they have no position in the image, and the attention of a patch to the patches is
-    rescaled to sum to 1. A patch that attends to no patch is left out. The memory for the scores is
-    that of one batch.
+    The distances from a patch to all patches (0 to itself) are weighted by the patch's attention
+    and added up. The mean of the sums is over patches and images. The class token and registers
+    have no position in the image: they are left out, and a patch's attention to all patches is
+    rescaled to sum to 1. A patch that attends to no patch is left out. Only the scores of one batch
+    are in memory at a time.
 
     Args:
         model: a model of this package with Transformer blocks.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
-            batches of them.
+            such arrays.
         batch_size: number of images per step.
         verbose: as in `keras.Model.predict`.
 
@@ -236,7 +237,7 @@ def attention_rollout(model: keras.Model, images: Any, batch_size: int = 32) -> 
     Args:
         model: a model of this package with Transformer blocks.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
-            batches of them.
+            such arrays.
         batch_size: number of images per step.
 
     Returns:

@@ -104,7 +104,7 @@ def write_report(model, images, directory, verbose=0):
     if token_grid(model) is not None:
         drawn += _draw_attention(model, images, directory, verbose)
         text += f", {len(find_blocks(model))} blocks; attention distance over {len(images)} images"
-    # Delete figures of an earlier report that this report lacks: they show another model.
+    # Delete figures that only an earlier report has: they show another model.
     for name in FIGURES.keys() - {*drawn} if is_ours else ():
         (directory / name).unlink(missing_ok=True)
     sections = "\n".join(_section(directory / name) for name in drawn)

@@ -196,7 +196,7 @@ class _Rest:
         instances = [{"b64": base64.b64encode(image).decode("ascii")} for image in encoded]
         request = {"signature_name": signature, "instances": instances}
         rows = self._send("POST", ":predict", json=request)["predictions"]
-        # REST omits the name of a single output. The only such output of an export is `features`.
+        # REST omits the name of an output that is the only one. In exports it is `features`.
         rows = [row if isinstance(row, dict) else {"features": row} for row in rows]
         names = rows[0] if rows else ()
         return {name: _as_array([row[name] for row in rows]) for name in names}, None

@@ -83,9 +83,9 @@ def export(
     strings, and `top_k_probabilities`, float32, all `(batch, top_k)`. If `model.thresholds` is set,
     the probabilities are sigmoids, and there are also `predicted`, bool, and `predicted_labels`,
     strings that are empty where `predicted` is false, both `(batch, num_classes)`. For a
-    `keras_vit.segmenter`, they return `logits` `(batch, height, width, num_classes)` and `masks`,
-    int32 `(batch, height, width)`, in the size of the resized images. For a model without a head
-    (`num_classes=0`), all signatures return `features`.
+    `keras_vit.segmenter`, the first three return `logits` `(batch, height, width, num_classes)` and
+    `masks`, int32 `(batch, height, width)`, in the size of the resized images. For a model without
+    a head (`num_classes=0`), all signatures return `features`.
 
     Exports in other formats take preprocessed `images`. They return `logits`, or `features` if the
     model has no head.
@@ -275,7 +275,7 @@ def new_version(directory, version="auto"):
     directory = pathlib.Path(directory).expanduser().resolve()
     if format_of(directory) or (directory / "run.json").exists():
         raise ValueError(
-            "`directory` must contain numbered versions, not be a version or a training run. "
+            "`directory` must be a folder of numbered versions, not a version or a training run. "
             f"Received: directory={str(directory)!r}"
         )
     taken = [number for number, _ in version_folders(directory)]

@@ -65,7 +65,7 @@ def save_figure(figure, path):
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
-        # This keeps the formulas of logarithmic axes: `savefig` makes them later.
+        # The labels of logarithmic axes, which are formulas, are made later, by `savefig`.
         if "$" in text.get_text():
             text.set_parse_math(False)
     path = pathlib.Path(path).resolve()

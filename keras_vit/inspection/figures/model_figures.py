@@ -48,7 +48,7 @@ def draw_filters(components, shares, path):
 def draw_position_similarity(similarity, path):
     """Draw the similarity of position embeddings: one tile per patch, at its position.
 
-    At most `MOST_TILES` rows and columns are drawn; those of a larger grid at equal distances.
+    Of more than `MOST_TILES` rows or columns, only some are drawn, at equal distances.
 
     Args:
         similarity: array `(rows, columns, rows, columns)` from `position_similarity`.

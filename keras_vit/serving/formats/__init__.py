@@ -58,10 +58,10 @@ class ExportFormat:
             `write(model, path, scratch, **settings)` writes the file `path`, and may write others
             next to it and temporary files in the directory `scratch`. `settings` are `quantize` and
             `images` (calibration images, float32, or `None`), or those of `saved_model.write`.
-            `load(path, output)` returns `(run, image_shape, batch_size)`: `run` maps `batch_size`
-            float32 images `(height, width, 3)` to a dictionary of arrays. If `batch_size` is
-            `None`, it takes one image or more. If `image_shape` is `None`, it takes a list of
-            encoded images. `output` is `"logits"`, `"features"`, or `None` for the default.
+            `load(path, output)` returns `(run, image_shape, batch_size)`: the function `run` maps
+            float32 images `(batch_size, *image_shape)` to a dictionary of arrays. If `batch_size`
+            is `None`, `run` takes one image or more. If `image_shape` is `None`, `run` takes a list
+            of encoded images. `output` is `"logits"`, `"features"`, or `None` for the default.
         has_signatures: whether the format has the signatures of `keras_vit.export`.
         precisions: the choices of `quantize`, a dictionary from names to `Precision`.
         max_bytes: greatest size of the weights in float32; `None` for no limit.

@@ -66,7 +66,7 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
 
     The only signature maps `images`, float32 `(batch, height, width, 3)`, to the logits or the
     features, float32 `(batch, ...)`. Converters can read TensorFlow's operations, but not the XLA
-    call that JAX exports. Without the TensorFlow backend, a subprocess with it writes the graph.
+    call that JAX exports. On other backends, a subprocess that uses TensorFlow writes the graph.
 
     Args:
         model: result of `portable`.
