@@ -145,5 +145,5 @@ def test_a_terminal_gets_no_control_characters(api, tmp_path, capsys):
         with pytest.raises(SystemExit):
             main(["client", str(path), "--url", url])
     printed = capsys.readouterr()
-    assert "dog\\x1b[2J" in printed.out and "answers \\x1b[2J" in printed.err
+    assert "dog\\x1b[2J" in printed.out and "returns \\x1b[2J" in printed.err
     assert "\x1b" not in printed.out + printed.err
