@@ -169,8 +169,8 @@ def list_datasets():
     from keras_vit.data.sources.named_datasets import DATASETS
 
     rows = [
-        (row.name, str(row.num_classes), *(row.splits.get(split, "-") for split in SPLITS))
-        for row in DATASETS.values()
+        (each.name, str(each.num_classes), *(each.splits.get(split, "-") for split in SPLITS))
+        for each in DATASETS.values()
     ]
     print(plain_table(("dataset", "classes", *SPLITS), rows))
 

@@ -10,7 +10,7 @@ from keras_vit.cli.command import Command, Table, plain_table
 from keras_vit.cli.train import NamedRecipe
 from keras_vit.experiments.study_table import STUDIES
 
-_WHAT = "; ".join(f"{name}: {row.what}" for name, row in STUDIES.items())
+_WHAT = "; ".join(f"{name}: {study.what}" for name, study in STUDIES.items())
 _TUNE = "Values to try. For each setting of the study, the best value in validation is used."
 
 

@@ -53,8 +53,8 @@ class Vtab(Table):
 
         options = {n: v for n, v in vars(self).items() if n not in ("markdown", "debug")}
         result = vtab(**options)
-        row = result.reported
-        self.print_table(table_columns(row), table_rows([*result.accuracies.values()], row))
-        if row is not None:
-            print(describe_row(row, result.recipe))
+        reported, accuracies = result.reported, [*result.accuracies.values()]
+        self.print_table(table_columns(reported), table_rows(accuracies, reported))
+        if reported is not None:
+            print(describe_row(reported, result.recipe))
         print(f"results: {shlex.quote(str(self.workdir.expanduser().resolve()))}")

@@ -110,7 +110,7 @@ class Predictor:
         if "_model" not in self.__dict__:
             settings = (self.path, self.outputs, self.batch_size, self.dtype, self.image_size)
             with _LOCK:
-                self._model = _load(*settings, _time_of(self.path))
+                self._model = _load(*settings, _modified_time(self.path))
         return self._model
 
     def __getstate__(self):
@@ -176,7 +176,7 @@ def predict_column(runner, column, values, outputs, batch_size, on_images=None):
             f"Received: {', '.join(outputs)}; the model has {', '.join(arrays)}"
         )
     is_decoded = np.array([reason is None for reason in errors], bool)
-    columns = {name: _spread(arrays[name], is_decoded) for name in outputs}
+    columns = {name: _insert_missing(arrays[name], is_decoded) for name in outputs}
     return {**columns, "error": as_objects(errors)}
 
 
@@ -216,7 +216,7 @@ def _load(path, outputs, batch_size, dtype, image_size, _):
     return load_runner(path, outputs, batch_size, dtype, image_size)
 
 
-def _time_of(path):
+def _modified_time(path):
     """Return the time when a model's files last changed; `_load` loads a changed model again."""
     path = find_model(path)
     files = [path, *path.rglob("*")] if path.is_dir() else [path]
@@ -310,7 +310,7 @@ def _classes(logits, runner):
     return {"probabilities": probabilities, "prediction": classes, "probability": chosen}
 
 
-def _spread(values, is_decoded):
+def _insert_missing(values, is_decoded):
     """Insert `None` or NaN for each bad image into the values of the decoded images."""
     missing = None if values.dtype == object else np.nan
     spread = np.full((len(is_decoded), *values.shape[1:]), missing, values.dtype)

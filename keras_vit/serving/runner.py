@@ -58,6 +58,7 @@ class Runner:
     image_spec: ImageSpec = WHOLE_IMAGE
     class_names: list[str] | None = None
     thresholds: tuple[float, ...] | None = None
+    # Functions that prepare an image: one takes the bytes of a file, the other takes pixels.
     makers: tuple | None = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self):
