@@ -62,12 +62,14 @@ _DESCRIPTION = (
 
 
 def main(args=None):
-    """Run a command. An error of the user is printed on one line, and the exit status is 2."""
+    """Run a command. An expected error is printed on one line, and the exit status is then 2."""
     if sys.stderr is None:
-        # It is closed: otherwise a file that is opened later would get its number and its output.
+        # Standard error is closed. A file that is opened later would get the free descriptor 2, and
+        # messages would be written to that file.
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if not sys.stderr.isatty():
-        # In a log file, each update of a progress bar is a line. tqdm reads this on import.
+        # Update progress bars rarely: in a log file, each update adds a line. tqdm reads this
+        # variable when it is imported.
         os.environ.setdefault("TQDM_MININTERVAL", "10")
     command = parse(args)
     show_log()
@@ -76,7 +78,7 @@ def main(args=None):
             import_keras_quietly()
         command.run()
     except BrokenPipeError:
-        # The reader of the output stopped reading, as `head` does.
+        # The program that reads the output stopped, as `head` does after some lines.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         is_expected = isinstance(error, (ValueError, OSError, ImportError))
@@ -89,15 +91,16 @@ def main(args=None):
 
 
 def parse(args=None):
-    """Parse the arguments of a command, by default those of the process."""
+    """Parse the arguments of a command, by default those in `sys.argv`."""
     args = list(sys.argv[1:] if args is None else args)
     if args == ["--version"]:
         print(f"keras-vit {__version__}")
         sys.exit()
     if args[:2] == ["study", "paper"]:
-        # A separate command, because it trains nothing and shares no argument with the studies.
+        # `study paper` is a separate command, because it shares no flag with the studies.
         args[:2] = ["study-paper"]
-    # The list of commands shows the first line of each, the help of a command all of it.
+    # The list of commands shows the first lines of the docstrings. The help of a command shows the
+    # whole docstring.
     summaries = {name: command.__doc__.partition("\n")[0] for name, command in COMMANDS.items()}
     types = (
         Annotated[command, subcommand(name, description=None if name in args else summaries[name])]
@@ -113,9 +116,9 @@ def parse(args=None):
 
 
 def with_one_length(args):
-    """Add `--epochs None` to arguments with `--steps`, or `--steps None` to those with `--epochs`.
+    """If only one of `--epochs` and `--steps` is given, set the other one to `None`.
 
-    A recipe must have exactly one of the two.
+    A recipe must have exactly one of them.
 
     Example:
     >>> with_one_length(["train", "finetune", "--epochs", "3"])
@@ -131,13 +134,13 @@ def import_keras_quietly():
     """Import Keras without the start-up messages of TensorFlow."""
     with without_stderr():
         importlib.import_module("keras")
-        # JAX warns of any fork, and a thread of OpenVINO forks at any time.
+        # JAX warns about every fork, and a thread of OpenVINO may fork at any time.
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
         if importlib.util.find_spec("tensorflow"):
-            # On other backends, reading data would import it later, with its messages.
+            # Otherwise reading data would import TensorFlow later, and show its messages.
             importlib.import_module("tensorflow")
-            # TensorFlow warns when models are called in turn, and of SavedModels without gradients,
-            # as JAX writes them; no command needs gradients of these.
+            # Hide warnings about models that are called alternately, and about SavedModels without
+            # gradients, which JAX writes. No command needs gradients of SavedModels.
             for name, text in (("tensorflow", "retracing"), ("absl", "unsaved custom gradients")):
                 logging.getLogger(name).addFilter(functools.partial(_is_without, text))
 
@@ -154,7 +157,7 @@ class _Printable(logging.Formatter):
 
 
 class _FirstOfSkipped(logging.Filter):
-    """Show only the first message about each skipped file: every pass over the data skips it."""
+    """Show only the first message about each skipped file: every pass over the data repeats it."""
 
     def __init__(self):
         super().__init__()
@@ -175,9 +178,10 @@ def show_log():
     handler.addFilter(_FirstOfSkipped())
     logger = logging.getLogger("keras_vit")
     logger.setLevel(logging.INFO)
-    # An earlier handler may have a standard error that is closed.
+    # Replace earlier handlers: they may write to a standard error that is closed.
     logger.handlers[:] = [handler]
-    # Otherwise `logging.warning` in a library would add a handler that writes our lines again.
+    # Without a handler of the root logger, `logging.warning` in a library would add one that writes
+    # the messages of this package a second time.
     of_libraries.setFormatter(logging.Formatter("%(name)s: %(message)s"))
     of_libraries.setLevel(logging.WARNING)
     of_libraries.addFilter(lambda record: not record.name.startswith("keras_vit"))

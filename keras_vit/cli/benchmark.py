@@ -18,22 +18,23 @@ COLUMNS = (
 class Benchmark(Table):
     """Measure how fast a model is on this machine, and how large a batch fits into its memory.
 
-    Each line has the fastest batch size, its peak memory, and an estimate of the largest batch that
-    fits.
+    Each line of the table has the fastest batch size, the peak memory at this size, and an estimate
+    of the largest batch that fits.
 
     Example: keras-vit benchmark ViT_B16 --image-sizes 224 384
 
     Args:
         models: names of variants (see `keras-vit models`), .keras files, directories of runs, or
             checkpoints as in `keras-vit convert`.
-        image_sizes: sides of the square images, in pixels; by default 224, or the size of a trained
-            model.
+        image_sizes: sides of the square images, in pixels; by default 224, or, for a trained model,
+            the size of its images.
         batch_sizes: batch sizes to measure, in rising order. By default the batch size is
             multiplied by 4 while that is faster.
         tasks: what to measure: `model.predict` (forward), `model.fit` (training), or both.
             Segmenters are measured `forward` only.
-        dtype: dtype policy of the models; by default float32, and for a .keras file its own.
-        seconds: duration of a measurement, which has at most 100 steps.
+        dtype: dtype policy of the models; by default float32 or, for a .keras file, the policy in
+            the file.
+        seconds: duration of a measurement; it ends earlier after 100 steps.
         output: new CSV file for all measurements. With several image sizes, a figure of the same
             name is drawn next to it.
     """
@@ -69,7 +70,7 @@ class Benchmark(Table):
         options = ("models", "image_sizes", "batch_sizes", "tasks", "dtype", "seconds")
         measurements = benchmark(**{name: getattr(self, name) for name in options})
         costs, rows = [], []
-        # A failure does not lose the measurements before it.
+        # If a measurement fails, print the measurements before it.
         try:
             for cost in tqdm.tqdm(measurements, "measuring"):
                 costs.append(cost)

@@ -18,8 +18,8 @@ class Client(Command):
 
     Args:
         images: image files.
-        url: http://HOST:8501/v1/models/NAME for REST, grpc://HOST:8500/NAME for gRPC; append
-            a version other than the newest as /versions/N.
+        url: http://HOST:8501/v1/models/NAME for REST, grpc://HOST:8500/NAME for gRPC. Append
+            /versions/N for a version other than the newest.
         top: classes to print for each image, the most likely first; at most the model's top_k.
         timeout: seconds to wait for a response.
     """
@@ -75,8 +75,8 @@ def most_likely(outputs, top, url):
         return sorted((pair for pair in pairs if pair[0]), key=lambda pair: -pair[1])
     if {"top_k_labels", "top_k_probabilities"} - outputs.keys():
         raise ValueError(
-            "`--url` must be of a model whose default signature names classes. "
-            f"Received: {url}, which answers {', '.join(outputs)}"
+            "`--url` must name a model whose default signature returns the names of classes. "
+            f"Received: {url}, which returns {', '.join(outputs)}"
         )
     pairs = zip(outputs["top_k_labels"][0], outputs["top_k_probabilities"][0], strict=True)
     return list(pairs)[:top]

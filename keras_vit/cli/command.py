@@ -1,4 +1,4 @@
-"""What the commands share: base classes, arguments, tables, and checks of files to write."""
+"""Base classes, arguments, tables and checks that several commands use."""
 
 import dataclasses
 import pathlib
@@ -28,7 +28,7 @@ ImageSize = Annotated[
     tyro.conf.arg(
         metavar="INT [INT]",
         help="Image size: one number, or height and width. A model of another size is resized. "
-        "Needed for a file that does not record its size.",
+        "Needed for a file that does not record an image size.",
     ),
 ]
 
@@ -66,14 +66,14 @@ class Reading(Command):
     """A command that runs a model on a dataset.
 
     Args:
-        batch_size: images in one step.
-        classes: classes to keep; by default those of the run, or all.
+        batch_size: number of images in each call of the model.
+        classes: classes to keep; by default the classes of the run, or all.
         data_dir: directory of TensorFlow Datasets.
         central_crop_from: resize the smaller side to this number of pixels and crop the center, as
-            big_vision does. By default the whole image is resized, as in the original.
+            big_vision does. By default the whole image is resized, as in the paper.
         max_skipped: greatest share of images that may be skipped because they cannot be decoded.
-        upright: turn photographs upright by their EXIF orientation, as is always done for runs
-            trained with `--upright`.
+        upright: turn photographs upright by their EXIF orientation. Runs trained with `--upright`
+            always do so.
     """
 
     batch_size: int = 32

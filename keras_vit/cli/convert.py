@@ -10,13 +10,13 @@ import tyro
 from keras_vit.checkpoints.formats import FORMATS, written_formats
 from keras_vit.cli.command import Command
 
-LAYOUTS = {name: row for name, row in FORMATS.items() if row.suffix}
-CONFIGURED = tuple(name for name, row in LAYOUTS.items() if row.config_files)
+LAYOUTS = {name: layout for name, layout in FORMATS.items() if layout.suffix}
+CONFIGURED = tuple(name for name, layout in LAYOUTS.items() if layout.config_files)
 DIRECTORIES = (*CONFIGURED, "saved_model")
 # Modes of `keras_vit.quantize`.
 QUANTIZATIONS = ("int8", "int4", "float8")
-# The first layout per suffix.
-SUFFIXES = {row.suffix: name for name, row in reversed(LAYOUTS.items())}
+# The first layout with each suffix.
+SUFFIXES = {layout.suffix: name for name, layout in reversed(LAYOUTS.items())}
 
 
 @dataclasses.dataclass
@@ -29,21 +29,22 @@ class Convert(Command):
         source: A file (.npz, .safetensors, .h5, .keras), a directory of transformers or timm, a
             run's directory, an address (https, gs, hf), or a name of `keras-vit checkpoints` or of
             AugReg.
-        target: new file; or new directory, for timm, transformers (`huggingface...`) and
-            saved_model.
-        to: the format; by default the first with the target's suffix that can store all weights.
+        target: path of a new file; for timm, transformers (`huggingface...`) and saved_model, of a
+            new directory.
+        to: format to write; by default the first one with the suffix of the target that can store
+            all weights.
         num_classes: replace the head by a new head of zeros with this number of classes; 0 for no
             head.
         image_size: resize the position embeddings for this image size: one number, or height and
             width.
-        num_heads: attention heads, for a .safetensors file without its config.json.
-        quantize: quantize the projections and MLPs; for `--to keras`.
+        num_heads: number of attention heads; for a .safetensors file without a config.json.
+        quantize: quantize the projections and MLPs; only with `--to keras`.
         push: upload the directory to this repository of the Hugging Face Hub, ORG/NAME[@BRANCH],
             with a model card. The repository is created if necessary; log in with `hf auth login`
             or HF_TOKEN.
         private: create the repository of `--push` as private.
-        overwrite: replace the target if it exists, also in the directory of a training run. A
-            saved_model is always a new version and replaces nothing.
+        overwrite: replace the target if it exists, and allow a target in the directory of a
+            training run. A saved_model is always a new version and replaces nothing.
     """
 
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
@@ -69,11 +70,11 @@ class Convert(Command):
         if to is None or (to == "keras") != (target.suffix == ".keras"):
             raise ValueError(
                 "`--to` must be given if the suffix of the target does not determine the format, "
-                f"and `keras` writes .keras files. Received: {str(target)!r} and --to {self.to}"
+                f"and be `keras` only for .keras files. Received: {str(target)!r}, --to {self.to}"
             )
         if self.quantize is not None and to != "keras":
-            raise ValueError(f"`--quantize` is for `--to keras`. Received: --to {to}")
-        # Before the model is downloaded.
+            raise ValueError(f"`--quantize` needs `--to keras`. Received: --to {to}")
+        # Check the arguments before the model is downloaded.
         if self.push is not None:
             parse_repository(self.push)
         check_target(find_model(self.source), target, to, self.overwrite)
@@ -123,11 +124,11 @@ def card_metadata(model, source, has_new_head=False):
 def check_target(source, target, to, overwrite):
     """Raise `ValueError` if writing the target would replace the source.
 
-    Without `overwrite`, also if the target exists or is in the directory of a training run.
+    Without `overwrite`, the target must not exist or be in the directory of a training run.
     """
     from keras_vit.checkpoints.catalog.download import FILES_OF_DIRECTORY, files_of
 
-    # The target of a format with a directory may also be the file of its weights alone.
+    # A format with a directory can also be written as a weights file without JSON files.
     is_weights_file = to in LAYOUTS and target.suffix == LAYOUTS[to].suffix
     is_folder = to in DIRECTORIES and not is_weights_file
     is_replacing = to != "saved_model"

@@ -28,7 +28,7 @@ class Data(Command):
     Args:
         name: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
             multi-label `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of the
-            paper's datasets; without a name, these are listed.
+            paper's datasets. Without a name, the paper's datasets are listed.
         picture: PNG file of a contact sheet: images as in training and as in evaluation, or masks.
             An existing file is replaced.
         image_size: side of the square images, in pixels.
@@ -37,9 +37,9 @@ class Data(Command):
         flip: flip training images left and right at random.
         augmentation: augmentation of training images, as in AugReg.
         records: write the dataset to this directory as TFRecord files, and do nothing else.
-        num_files: TFRecord files per split.
+        num_files: number of TFRecord files per split.
         data_dir: directory of TensorFlow Datasets.
-        check: decode all images at the end, to report those that would be skipped.
+        check: decode all images at the end, to report images that cannot be decoded.
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
@@ -56,7 +56,7 @@ class Data(Command):
 
     @property
     def needs_keras(self):
-        """Whether the command reads images, rather than list the datasets."""
+        """Whether the command reads images; without a name it only lists datasets."""
         return self.name is not None
 
     def run(self):
@@ -86,7 +86,7 @@ class Data(Command):
             examples = itertools.islice(examples_of(train.info.dataset.source), MASKS_SHOWN)
             draw_masks(*zip(*examples, strict=True), source.class_names, self.picture)
             return
-        # Evaluation data are in order of their classes: choose images from all of them.
+        # Evaluation images are in the order of their classes: choose some from all classes.
         share = min(1.0, IMAGES_READ / 2 / source.num_examples)
         rows = {"as trained on": images_of_classes(train)}
         rows["as evaluated on"] = images_of_classes(self.load(evaluated, fraction=share))
@@ -128,7 +128,7 @@ class Data(Command):
         return splits
 
     def load(self, split, training=False, fraction=1.0):
-        """Load a split as in training or evaluation, with any number of broken images."""
+        """Load a split as in training or evaluation; skip any number of broken images."""
         from keras_vit.data.pipeline import load
         from keras_vit.data.sources.named_datasets import (
             changes_that_keep_labels,
@@ -148,7 +148,7 @@ class Data(Command):
         from keras_vit.data.sources.records import write_records
 
         if any(source.has_masks for source in splits.values()):
-            raise ValueError("`--records` is for datasets without masks. Received: one with masks")
+            raise ValueError("`--records` needs data without masks. Received: data with masks")
         for name, source in splits.items():
             paths = write_records(source, self.records, name, self.num_files)
             written = sum(scan_records(path)[0] for path in paths)
@@ -169,8 +169,8 @@ def list_datasets():
     from keras_vit.data.sources.named_datasets import DATASETS
 
     rows = [
-        (row.name, str(row.num_classes), *(row.splits.get(split, "-") for split in SPLITS))
-        for row in DATASETS.values()
+        (each.name, str(each.num_classes), *(each.splits.get(split, "-") for split in SPLITS))
+        for each in DATASETS.values()
     ]
     print(plain_table(("dataset", "classes", *SPLITS), rows))
 

@@ -10,9 +10,10 @@ from keras_vit.cli.command import Command, as_shard, check_new_file
 from keras_vit.core.text import name_some, printable
 from keras_vit.data.sources.kinds import absolute_name, has_path
 
+# Numbers of pairs or groups to print and to draw.
 _SHOWN = 5
 _DRAWN = 20
-# Flags for hashes only.
+# Flags that need hashes of images, and cannot be used with features.
 _HASH_OPTIONS = ("train_split", "test_split", "max_distance", "picture", "hashes", "shard")
 
 
@@ -20,7 +21,7 @@ _HASH_OPTIONS = ("train_split", "test_split", "max_distance", "picture", "hashes
 class Deduplicate(Command):
     """Find the training images that are in a test set, as in the paper, to leave them out.
 
-    Without a test set, find images of the dataset that are copies of each other; the first is kept.
+    Without a test set, find copies within the dataset; the first image of each group is kept.
 
     Example: keras-vit deduplicate folder:photos cifar10 cifar100 --output exclude.txt
 
@@ -40,10 +41,10 @@ class Deduplicate(Command):
             images that are only similar.
         similarity: least cosine similarity of features, by default 0.95.
         picture: new PNG file of the least similar pairs, or of the largest groups of copies.
-        hashes: directory for the hashes of the searched images, when there are test sets. The
-            hashes then need not fit into memory, and the same command resumes after a stop.
+        hashes: directory for the hashes of the searched images; needs test sets. The hashes then
+            need not fit into memory, and the same command resumes after a stop.
         shard: I/N: only write the I-th of every N files of `--hashes`, as task I of an array of N
-            jobs; the command without `--shard` then compares them.
+            jobs. Then run the command without `--shard` to compare the images.
     """
 
     train: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TRAIN")]
@@ -63,7 +64,7 @@ class Deduplicate(Command):
         from keras_vit.data.deduplication.hashes import HashParts
         from keras_vit.evaluation.feature_store import is_store
 
-        # Before hours of hashing.
+        # Check the arguments before hours of hashing.
         shard = self.shard and as_shard(self.shard)
         check_new_file(self.output, self.output.suffix)
         if self.picture is not None:
@@ -75,8 +76,8 @@ class Deduplicate(Command):
         refused += ["no test set"] if not self.test and (has_features or self.hashes) else []
         if refused:
             raise ValueError(
-                "`similarity` is for features, and all other options are for hashes; `shard` is "
-                "for `hashes`, which are for test sets, as features are. "
+                "`similarity` needs features, all other options need datasets of images, `shard` "
+                "needs `hashes`, and features and `hashes` need a test set. "
                 f"Received: {', '.join(refused)}"
             )
         if has_features:
@@ -102,8 +103,8 @@ class Deduplicate(Command):
             print(f"{name}: {whole.num_examples} images (all images)")
             return whole
         source = find_source(name, split or default, data_dir=self.data_dir)
-        of = f" of {whole.num_examples}" if whole is not None and whole.has_no_splits else ""
-        print(f"{name}: {source.num_examples}{of} images (split {split or default})")
+        total = f" of {whole.num_examples}" if whole is not None and whole.has_no_splits else ""
+        print(f"{name}: {source.num_examples}{total} images (split {split or default})")
         return source
 
     def _find_duplicates(self, source, train):
@@ -112,7 +113,7 @@ class Deduplicate(Command):
         tests = [self.open(name, self.test_split, "test") for name in self.test]
         duplicates = find_duplicates(train, tests, **self._options())
         self._write(duplicates, source.num_examples)
-        # The least similar pairs show whether the distance is right.
+        # Print the least similar pairs, to show whether `max_distance` is right.
         for pair in duplicates.pairs[: -_SHOWN - 1 : -1]:
             ids = f"{printable(pair.train_id)} is {printable(pair.test_id)}"
             print(f"  {ids} of {self.test[pair.test_set]} ({pair.distance} bits differ)")
@@ -147,7 +148,7 @@ class Deduplicate(Command):
         return {} if self.max_distance is None else {"max_distance": self.max_distance}
 
     def _write(self, duplicates, num_images):
-        """Write the ids, and print how many there are, and how many images were not compared."""
+        """Write the ids of copies, and print how many there are and what was not compared."""
         from keras_vit.data.deduplication.copies import write_ids
 
         write_ids(duplicates, self.output)

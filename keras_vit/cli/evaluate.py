@@ -18,17 +18,17 @@ class Evaluate(Reading):
 
     Args:
         model: A run's directory (its best model), a .keras file, or a checkpoint as in `convert`;
-            or the directory of `train --seeds`, to evaluate each of its runs.
+            or a directory of `keras-vit train --seeds`, to evaluate all runs in it.
         data: dataset as in `keras-vit train`; by default the data of the run.
         split: train, validation or test.
-        per_class: print a table of the classes: images, accuracy, most frequent mistake; for
-            multi-label data average precision, F1 and threshold.
+        per_class: print the number of images, the accuracy and the most frequent mistake of each
+            class; for multi-label data, the average precision, F1 and threshold of each class.
         confusion: new CSV file of the confusion matrix: one row per class, one column per
             prediction.
         confusion_figure: new PNG file of a figure of the confusion matrix.
         compare: name of the reported accuracy to print next to the test accuracy, such as
             ViT_L16/jft300m/cifar10 (Table 2 of the paper) or a name of `keras-vit checkpoints`. By
-            default that of the model, if it is a published file.
+            default the accuracy reported for the model, if it is a published checkpoint.
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -49,7 +49,7 @@ class Evaluate(Reading):
 
         if keras.backend.backend() == "jax":
             distribution.join_processes()
-        # Before hours of evaluation.
+        # Check the paths before hours of evaluation.
         for path, suffix in ((self.confusion, ".csv"), (self.confusion_figure, ".png")):
             if path is not None:
                 check_new_file(path, suffix)
@@ -61,7 +61,7 @@ class Evaluate(Reading):
             return
         if self.confusion or self.confusion_figure:
             raise ValueError(
-                "`--confusion` and `--confusion-figure` are for one run. Received: "
+                "`--confusion` and `--confusion-figure` need a single run. Received: "
                 f"{str(self.model)!r} with {', '.join(run.name for run in runs)}"
             )
         print_once = print if distribution.is_first_process() else lambda *_: None
@@ -96,7 +96,7 @@ class Evaluate(Reading):
             num_classes = len(batches.class_names)
             reported = trained.find_reported(self.data, num_classes, self.compare)
         elif self.compare is not None:
-            raise ValueError(f"`compare` is for the test split. Received: split={self.split!r}")
+            raise ValueError(f"`compare` needs the test split. Received: split={self.split!r}")
         predicted = predictions(trained.model, batches)
         if len(batches.info.skipped):
             # Each process prints the images that it skipped.
@@ -121,7 +121,7 @@ class Evaluate(Reading):
             refused.append("several processes")
         if refused:
             raise ValueError(
-                f"{', '.join(names)} are for images of one class each, and masks for one process. "
+                f"{', '.join(names)} need one class per image, and masks need a single process. "
                 f"Received: {', '.join(refused)} for {trained.name_of(self.data)!r}"
             )
 

@@ -10,9 +10,9 @@ import tyro
 from keras_vit.cli.command import Command, ImageSize, ModelArgument, evenly_spaced
 from keras_vit.serving.formats import FORMATS, SIGNATURES, USUAL_SIGNATURES
 
-# More images hardly change the ranges of the activations, and all of them are in memory.
+# More images would hardly change the ranges of activations, and all images are kept in memory.
 MAX_CALIBRATION = 512
-PRECISIONS = tuple(dict.fromkeys(name for row in FORMATS.values() for name in row.precisions))
+PRECISIONS = tuple(dict.fromkeys(name for each in FORMATS.values() for name in each.precisions))
 
 
 @dataclasses.dataclass
@@ -22,20 +22,21 @@ class Export(Command):
     Example: keras-vit export runs/photos serving/photos --verify photos/cat
 
     Args:
-        directory: the model's directory; each export is a new version in it.
+        directory: directory of the model's versions; each export adds a version.
         version: number of the version; by default one more than the last.
         format: A SavedModel, for TF Serving, decodes images. Other formats take preprocessed
             images.
-        signatures: signatures of a SavedModel; the first is its default.
+        signatures: signatures of a SavedModel; the first is the default signature.
         top_k: number of most likely classes that a SavedModel returns.
-        batch_size: images in a request to a SavedModel; any number by default.
+        batch_size: number of images in a request to a SavedModel; by default any number.
         on_bad_image: what a SavedModel returns if an image cannot be decoded: an error with its
             index, or zeros and a flag.
         warmup_batch_sizes: batch sizes of the requests with which TF Serving warms up a SavedModel;
-            by default `--batch-size`, else 1. Without tensorflow-serving-api there are none.
-        quantize: store and compute in fewer bits, if the format can.
-        calibration: a few hundred typical image files, or folders of them, to calibrate int8, if
-            the format needs it.
+            by default `--batch-size` or 1. Without tensorflow-serving-api, no warm-up requests are
+            written by default.
+        quantize: store and compute in fewer bits, if the format supports it.
+        calibration: a few hundred typical image files, or folders of them, if the format needs them
+            for int8.
         verify: image files, or folders of them, on which to compare the export with the model.
     """
 
@@ -62,7 +63,7 @@ class Export(Command):
         from keras_vit.serving.image_files import list_image_files, preprocess_files, without_broken
         from keras_vit.serving.verify import verify
 
-        # Before the model is downloaded.
+        # Check the images before the model is downloaded.
         verified = calibration = None
         if self.verify is not None:
             verified = without_broken(list_image_files(self.verify))
@@ -88,9 +89,9 @@ class Export(Command):
         )
         print(f"Exported to {path}")
         if verified:
-            has_features_alone = set(self.signatures) == {"features"}
+            has_only_features = set(self.signatures) == {"features"}
             _print_comparison(
-                verify(model, path, verified, output=has_features_alone and "features")
+                verify(model, path, verified, output=has_only_features and "features")
             )
         if FORMATS[self.format].has_signatures:
             directory = shlex.quote(str(self.directory))
@@ -115,12 +116,12 @@ def export_metadata(model, source, quantize=None):
 def _print_comparison(result):
     """Print a `Comparison`; the exit status is 1 if the export is not verified."""
     if not result.value_range:
-        print(f"Not verified: the {result.output} are equal for all images: nothing was compared")
+        print(f"Not verified: the {result.output} are equal for all images and prove nothing")
         raise SystemExit(1)
     same = "mean cosine similarity" if result.output == "features" else "same class for"
     print(
         f"{'Verified' if result.is_verified else 'Not verified'} on {result.num_images} images: "
-        f"largest difference of {result.output} {result.largest_difference:.2g} (they span "
+        f"largest difference of {result.output} {result.largest_difference:.2g} (of a range of "
         f"{result.value_range:.2g}), {same} {result.agreement:.2%}"
     )
     if not result.is_verified:

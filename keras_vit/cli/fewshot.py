@@ -17,19 +17,21 @@ class Fewshot(Reading):
 
     Args:
         model: A run's directory (its best model), a .keras file, or a checkpoint as in `convert`;
-            or a directory of features from `predict --outputs features`, to learn from.
-        data: dataset as in `keras-vit train`, by default that of the run; or a directory of
-            features, to classify.
+            or a directory of features to learn from, written by `keras-vit predict --outputs
+            features`.
+        data: dataset as in `keras-vit train`, by default the dataset of the run. If `model` is a
+            directory of features, a directory of the features to classify.
         method: the classifier: least squares in closed form (as in big_vision), nearest neighbors,
             or logistic regression.
-        shots: images per class to learn from; by default 1 5 10 25 for least-squares, else all.
-        seeds: number of random choices of the images, with the seeds 0, 1, 2, ...
-        l2: regularization: for least-squares 1024 by default; for linear-probe the inverse of
-            scikit-learn's C, by default 1.
+        shots: numbers of images per class to learn from; by default 1 5 10 25 for least-squares,
+            and all images for the other methods.
+        seeds: number of random choices of these images, with the seeds 0, 1, 2, ...
+        l2: strength of the regularization: for least-squares, by default 1024; for linear-probe,
+            the inverse of scikit-learn's C, by default 1.
         train_split: the split to learn from: train, validation, test, or several joined with +.
         test_split: the split to classify.
-        cache: directory to keep the features in, for later runs. Features of another model, or of
-            changed data, are never used.
+        cache: directory in which to keep the features for later calls. They are used again only for
+            the same model and unchanged data.
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]

@@ -19,8 +19,8 @@ class Inspect(Command):
         images: image files, or folders of them, to use instead of `--data`.
         data: dataset as in `keras-vit train`; by default the data of the run.
         split: train, validation or test.
-        count: greatest number of images for the attention distance, evenly spaced in `--images`;
-            the other figures show some of them.
+        count: greatest number of images for the attention distance. Files of `--images` are chosen
+            at equal distances. The other figures show some of the chosen images.
         data_dir: directory of TensorFlow Datasets.
     """
 
@@ -58,7 +58,7 @@ class Inspect(Command):
         classes = trained.run.get("classes") if self.data is None else None
         options = {"classes": classes, "data_dir": self.data_dir, "image_spec": image_spec}
         options["upright"] = trained.is_upright
-        # Shuffle, because the first images of a folder are of one class.
+        # Shuffle, because the first images of a folder all have the same class.
         options |= {"batch_size": min(self.count, 32), "training": True}
         dataset = load(trained.name_of(self.data), self.split, size, **options)
         images, _ = first_images(dataset, self.count)

@@ -15,15 +15,15 @@ MAX_NAMED = 5
 
 @dataclasses.dataclass
 class InspectCheckpoint(Command):
-    """Describe the contents of a checkpoint file, and its differences from a model.
+    """Describe the contents of a checkpoint file, and its differences from another model.
 
     Example: keras-vit inspect-checkpoint ViT-B_16.npz --against ViT_B16
 
     Args:
         file: A file, directory, address or name, as in `keras-vit convert`.
-        against: name of a builder, to compare the architecture, or another checkpoint, to compare
-            values.
-        num_heads: attention heads, for a .safetensors file without its config.json.
+        against: name of a variant, to compare the architecture; or another checkpoint, to compare
+            the values of the weights.
+        num_heads: number of attention heads; for a .safetensors file without a config.json.
     """
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
@@ -51,7 +51,7 @@ class InspectCheckpoint(Command):
             print(f"{'class names':<13} {', '.join(named)}{more}")
         if self.against is None:
             return
-        variants = {row.name: row for row in list_variants()}
+        variants = {variant.name: variant for variant in list_variants()}
         if self.against in variants:
             lines = variant_differences(summary.options, variants[self.against])
         else:
@@ -63,13 +63,13 @@ class InspectCheckpoint(Command):
 
 
 def properties(summary):
-    """Yield the names and values to print for a `Summary`, without options at their defaults."""
+    """Yield the names and values to print for a `Summary`; skip options with default values."""
     from keras_vit.models import find_variant
     from keras_vit.models.options import changed_options, is_resnet
 
     options = summary.options
-    row = find_variant(summary.variant) if summary.variant else None
-    changed = changed_options(options, row)
+    variant = find_variant(summary.variant) if summary.variant else None
+    changed = changed_options(options, variant)
     different = [f"{name}={value!r}" for name, (value, _) in changed.items()]
     builder = "resnet" if is_resnet(options) else "vision_transformer"
     head = f"{options.num_classes} classes" if options.num_classes else "none"

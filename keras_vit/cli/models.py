@@ -1,4 +1,4 @@
-"""`keras-vit models` and `keras-vit checkpoints`: tables of the variants and of their files."""
+"""`keras-vit models` and `keras-vit checkpoints`: list the variants and published checkpoints."""
 
 import dataclasses
 from typing import Annotated, ClassVar
@@ -27,11 +27,11 @@ class Models(Table):
 
     Args:
         filter: words that the name of a model must contain.
-        image_size: side of the square images for which to count parameters and operations; `-` is
-            printed for a model whose patches do not tile them.
-        num_classes: classes of the head; 0 for no head.
-        flops: print costs instead: operations of a forward pass and of a training step, and the
-            activations per image that a training step stores, in float32; bfloat16 takes half.
+        image_size: side of the square images for which to count parameters and operations. For a
+            model whose patches do not tile these images, `-` is printed.
+        num_classes: number of classes of the head; 0 for no head.
+        flops: print other costs: the operations of a forward pass and of a training step, and the
+            activations per image that a training step stores in float32 (half in bfloat16).
     """
 
     filter: Words = ()
@@ -46,7 +46,7 @@ class Models(Table):
         from keras_vit.models.variants import VARIANTS
 
         words = [word.lower() for word in self.filter]
-        variants = [row for row in VARIANTS if all(word in row.name.lower() for word in words)]
+        variants = [v for v in VARIANTS if all(word in v.name.lower() for word in words)]
         row_of, columns = (cost_row, COST_COLUMNS) if self.flops else (table_row, COLUMNS)
         self.print_table(columns, (row_of(v, self.image_size, self.num_classes) for v in variants))
 
@@ -74,12 +74,12 @@ def table_row(variant, image_size=224, num_classes=1000):
     from keras_vit.models.options import is_resnet
 
     if is_resnet(variant):
-        architecture = (_units(variant.stages), "-", f"{variant.width}", "-", "-", "-")
+        architecture = (_stages_cell(variant.stages), "-", f"{variant.width}", "-", "-", "-")
     else:
-        # The stride of a hybrid includes that of its ResNet.
+        # The stride of a hybrid includes the stride of its ResNet.
         sizes = variant.stride[0], variant.embedding_dim, variant.depth
         sizes += variant.num_heads, variant.mlp_dim
-        architecture = (_units(variant.resnet_stages), *map(str, sizes))
+        architecture = (_stages_cell(variant.resnet_stages), *map(str, sizes))
     counted = _count(variant, image_size, num_classes)
     costs = ("-", "-") if counted is None else (f"{counted[0]:,.1f} M", f"{counted[1]:,.1f}")
     return (variant.name, *architecture, *costs)
@@ -95,7 +95,7 @@ def _count(variant, image_size, num_classes):
     return count_parameters(variant, *sizes) / 1e6, count_flops(variant, *sizes) / 1e9
 
 
-def _units(stages):
+def _stages_cell(stages):
     return "-" if stages is None else ", ".join(map(str, stages)) or "root"
 
 
@@ -107,7 +107,7 @@ class Checkpoints(Table):
 
     Args:
         filter: words that the name or address of a checkpoint must contain.
-        urls: print the addresses too.
+        urls: add a column with the addresses.
     """
 
     filter: Words = ()

@@ -32,20 +32,22 @@ class Predict(Command):
             resumes after a stop.
         outputs: columns of the Parquet files: prediction, probability, probabilities, logits,
             features, attention_distance.
-        masks: write the masks that a segmenter predicts, drawn over each image file, to this
-            directory instead of printing lines.
-        split: the split of a dataset; by default all of it.
+        masks: draw the mask that a segmenter predicts over each image file, and write the pictures
+            to this directory instead of printing lines.
+        split: the split of a dataset; by default the whole dataset.
         data_dir: directory of TensorFlow Datasets.
-        batch_size: images in one step of the model.
-        part_size: images in one file of `--output`.
-        dtype: dtype in which a model of this package computes; by default its own.
-        processes: processes on this machine, or actors of Ray, that share the work of `--output`;
-            each loads the model.
+        batch_size: number of images in each call of the model.
+        part_size: number of images in each file of `--output`.
+        dtype: dtype in which a model of this package computes; by default the dtype of the model.
+        processes: number of processes on this machine, or of Ray actors, that share the work of
+            `--output`; each loads the model.
         shard: I/N: write only the I-th of N equal shares of the files of `--output`, as task I of
             an array of N jobs.
-        engine: Ray runs the processes on a cluster whose machines share the directories.
-        address: the cluster of Ray, such as `auto`; by default one is started on this machine.
-        gpus: GPUs per actor of Ray.
+        engine: where the processes run: on this machine, or on a Ray cluster whose machines can all
+            read and write the given paths.
+        address: address of a Ray cluster, such as `auto`; by default a cluster is started on this
+            machine.
+        gpus: number of GPUs per Ray actor.
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -91,12 +93,12 @@ class Predict(Command):
         images = find_images(self.images, self.split, self.data_dir)
         log_left_out(images)
         outputs = ("prediction", "probability", "probabilities")
-        # One image is not padded to a batch.
+        # Do not pad a few images to a whole batch.
         batch_size = min(self.batch_size, images.num_images)
         predictor = Predictor(self.model, outputs, batch_size, self.dtype, self.image_size)
         lines = list(print_lines(predictor, images, self.top))
         if self.csv is not None:
-            # An image without a class also has a row.
+            # Write a row for an image without classes, too.
             rows = [
                 {"image": line.image, "class": name, "probability": value, "error": line.error}
                 for line in lines
@@ -151,7 +153,7 @@ class Predict(Command):
         images = find_images(self.images, self.split, self.data_dir)
         log_left_out(images)
         if "path" not in images.columns(0, 1):
-            raise ValueError(f"`masks` is for image files. Received: {' '.join(self.images)}")
+            raise ValueError(f"`masks` needs image files. Received: {' '.join(self.images)}")
         class_names = model.class_names or tuple(map(str, range(model.output_shape[-1])))
         names, num_broken = short_names(images.columns(0, images.num_images)["path"]), 0
         for path, name in tqdm.tqdm(names.items(), unit="image"):

@@ -15,16 +15,17 @@ _DRAWN, _DRAWN_EACH = 20, 10
 
 @dataclasses.dataclass
 class Search(Command):
-    """Find the images of a dataset that are most similar to some images, by a model's features.
+    """Find the images of a dataset that are most similar to given images, by a model's features.
 
     Example: keras-vit search features/photos cat.jpg --picture similar.png
 
     Args:
-        features: a directory of `keras-vit predict MODEL DATA --output DIR --outputs features`.
+        features: directory written by `keras-vit predict MODEL DATA --output DIR --outputs
+            features`.
         images: image files or folders of them, or another directory of features of the same model.
-        top: number of images to find for each image.
-        picture: new PNG file with a row for each of the first 20 images and up to 10 of the images
-            that are similar to it.
+        top: number of similar images to find for each image.
+        picture: new PNG file with a row for each of the first 20 images: the image, and up to 10
+            similar images.
     """
 
     features: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FEATURES")]
@@ -78,7 +79,10 @@ class Search(Command):
 
 
 def predicted_features(record, images, other=None):
-    """Yield ids, features and errors of images, computed by a recorded model or from a store."""
+    """Yield ids, features and errors of images.
+
+    The features are read from the store `other`, or computed by the model that `record` names.
+    """
     import numpy as np
 
     from keras_vit.cli.predict import predicted
@@ -91,8 +95,8 @@ def predicted_features(record, images, other=None):
         return
     if digest_of_model(record["model"]) != record["digest_of_model"]:
         raise ValueError(
-            "The model must be that of the features. "
-            f"Received: {record['model']!r}, which has changed since they were computed"
+            "The model must be the one that computed the features. "
+            f"Received: {record['model']!r}, which has changed since then"
         )
     settings = (["features"], 32, record["dtype"], record["image_size"])
     for columns in predicted(Predictor(record["model"], *settings), find_images(images)):

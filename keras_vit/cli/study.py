@@ -10,15 +10,15 @@ from keras_vit.cli.command import Command, Table, plain_table
 from keras_vit.cli.train import NamedRecipe
 from keras_vit.experiments.study_table import STUDIES
 
-_WHAT = "; ".join(f"{name}: {row.what}" for name, row in STUDIES.items())
-_TUNE = "Values to choose from by validation, for each setting of the study."
+_WHAT = "; ".join(f"{name}: {study.what}" for name, study in STUDIES.items())
+_TUNE = "Values to try. For each setting of the study, the best value in validation is used."
 
 
 @dataclasses.dataclass
 class Study(Command):
     """Change one thing in a recipe, train with several seeds, and draw the accuracies.
 
-    The runs, a table and a figure are written to the directory. The same command resumes a stopped
+    The runs, a table and a figure are written to `--workdir`. The same command resumes a stopped
     study. `keras-vit study paper` prints the tables and figures of the paper.
 
     Example: keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits --workdir
@@ -28,30 +28,30 @@ class Study(Command):
     Args:
         recipe: recipe of the runs.
         workdir: directory for the table, the figure and the runs.
-        data: as in `keras-vit train`: models train on the train split, and the accuracy is that of
-            the test split. Not needed for the study `datasets`.
+        data: dataset as in `keras-vit train`. Models are trained on the train split and evaluated
+            on the test split. Not needed for the study `datasets`.
         models: names of variants, as `--model` of `keras-vit train`.
-        seeds: runs per setting, with the seed of the recipe and the seeds after it.
+        seeds: number of runs per setting, with the seed of the recipe and the seeds after it.
         classes: classes to keep; all by default.
         data_dir: directory of TensorFlow Datasets.
         finetune: recipe for fine-tuning the trained models.
-        finetune_image_size: side of the images in fine-tuning; by default that of the recipe.
-        finetune_data: dataset of the fine-tuning, whose test split is evaluated.
+        finetune_image_size: side of the images in fine-tuning; by default the size in the recipe.
+        finetune_data: dataset to fine-tune on. The accuracy is measured on its test split.
         finetune_classes: classes to keep of `--finetune-data`; all by default.
         finetune_fraction: share of the training images of `--finetune-data`.
-        fewshot_data: dataset of the few-shot accuracy. By default data-size measures it on the
-            training dataset, whose images and labels the model has seen.
+        fewshot_data: dataset on which to measure the few-shot accuracy. By default the study
+            `data-size` uses the training dataset, whose images and labels the model has seen.
         fewshot_classes: classes to keep of `--fewshot-data`; all by default.
-        shots: labelled images per class of the few-shot accuracy.
-        values: the settings to compare: for data-size shares of the training images (each trains
-            for the same number of steps), for shapes factors of the sizes, for datasets the
-            pre-training sets, for the other studies some of the kinds; by default as in the paper.
+        shots: number of labelled images per class for the few-shot accuracy.
+        values: the settings to compare; by default those of the paper. For `data-size`, shares of
+            the training images (all runs have the same number of steps); for `shapes`, factors of
+            the sizes; for `datasets`, pre-training datasets; for other studies, names of settings.
     """
 
     study: Annotated[
         Literal[tuple(STUDIES)],
         tyro.conf.Positional,
-        tyro.conf.arg(metavar="STUDY", help=f"One of {', '.join(STUDIES)}. Changed: {_WHAT}."),
+        tyro.conf.arg(metavar="STUDY", help=f"One of {', '.join(STUDIES)}. Changes: {_WHAT}."),
     ]
     recipe: NamedRecipe
     workdir: pathlib.Path
@@ -116,8 +116,8 @@ class Paper(Table):
         table: number of a table, 1 to 9.
         figure: number of a figure, 2 to 5, instead of a table.
         measured: your results, to print next to those of the paper: directories of `keras-vit vtab`
-            or `keras-vit study`, or ROW=DIRECTORY with a run to evaluate on the test split, such as
-            ViT_L16/jft300m/cifar10=runs/cifar.
+            or `keras-vit study`, or ROW=DIRECTORY: a row of the table, and a run to evaluate on the
+            test split, such as ViT_L16/jft300m/cifar10=runs/cifar.
         data_dir: directory of TensorFlow Datasets, to evaluate runs.
     """
 
@@ -128,7 +128,7 @@ class Paper(Table):
 
     @property
     def needs_keras(self):
-        """Whether runs may be evaluated."""
+        """Whether there may be runs to evaluate."""
         return bool(self.measured)
 
     def run(self):

@@ -19,8 +19,8 @@ class Auto:
     Args:
         minutes: time limit of the training; by default 60 on a CPU, none on an accelerator.
         seed: seed of weights, dropout, shuffling and augmentation.
-        image_size: side of the images in pixels; by default it follows the images and the model.
-        upright: turn photographs upright as their EXIF orientation says.
+        image_size: side of the images in pixels; by default it is chosen for the images and model.
+        upright: turn photographs upright by their EXIF orientation.
     """
 
     minutes: float | None = None
@@ -44,12 +44,12 @@ _NOT_ARGUMENTS = ("sweep_lr", "seeds", "debug", *_FEWSHOT)
 
 @dataclasses.dataclass
 class Train(Command):
-    """Train a model by a recipe; `keras-vit train RECIPE --help` shows its settings.
+    """Train a model by a recipe; `keras-vit train RECIPE --help` shows the recipe's settings.
 
     Example: keras-vit train auto --model ViT_B16/imagenet21k --data folder:pets --workdir runs/pets
 
     Args:
-        recipe: settings of the training: `auto`, or those of a recipe.
+        recipe: `auto`, or the name of a recipe; further flags change its settings.
         model: name of a variant (see `keras-vit models`), optionally with other sizes, as
             in 'ViT_Ti16(patch_size=4, depth=6)'; a .keras file, a run's directory, or a checkpoint
             as in `keras-vit convert`.
@@ -58,25 +58,25 @@ class Train(Command):
             the paper's datasets (`cifar10`; see `keras-vit data`).
         workdir: new directory for the run: settings, curves, models.
         classes: classes to keep; all by default.
-        fraction: share of the training images to train on. A larger share includes each smaller
-            share.
+        fraction: share of the training images to train on. A larger share includes all images of
+            a smaller share.
         data_dir: directory of TensorFlow Datasets.
         exclude: file with ids of examples to leave out, as `keras-vit deduplicate` writes it.
         cache: keep encoded training images after the first epoch, in `memory` or in a file at this
             path.
         max_skipped: greatest share of images that may be skipped because they cannot be decoded.
-        dtype: dtype policy of a new model; float32 by default. A .keras file has its own.
+        dtype: dtype policy of a new model; float32 by default. A .keras file contains a policy.
         teacher: A trained model with the same classes, to distill: a run's directory, a .keras file
             or a checkpoint. See `--distillation`, `--temperature` and `--label-weight`.
-        keep_head: keep the head of a trained model, to train it further. Its classes must be the
-            dataset's, in the same order. By default the model gets a new head.
+        keep_head: keep the head of a trained model, to train it further. The model must have the
+            classes of the dataset, in the same order. By default the model gets a new head.
         fewshot_every: measure the few-shot accuracy of the model's features, as `keras-vit fewshot`
-            does, at the end and at intervals of this number of steps. It is written
-            to metrics.jsonl and for TensorBoard.
-        fewshot_data: dataset of `--fewshot-every`, as in `--data`, with the splits train, to learn
-            from, and test, to classify.
-        fewshot_shots: images per class to learn from.
-        fewshot_seeds: number of random choices of the images, with the seeds 0, 1, 2, ...
+            does, at the end and at intervals of this number of steps. The accuracy is written to
+            metrics.jsonl and to the logs of TensorBoard.
+        fewshot_data: dataset for `--fewshot-every`, as in `--data`: classifiers are fitted to the
+            train split and measured on the test split.
+        fewshot_shots: numbers of images per class to learn from.
+        fewshot_seeds: number of random choices of these images, with the seeds 0, 1, 2, ...
         fewshot_classes: classes of `--fewshot-data` to keep; all by default.
         sweep_lr: first train with each of `--learning-rates`, in a directory next to the workdir.
             Then train on the training and validation splits with the rate that is best on the
@@ -85,9 +85,9 @@ class Train(Command):
         seeds: number of models to train, with the recipe's seed and the seeds after it, in the
             directories `seed-0`, `seed-1`, ... of the workdir. Mean and standard deviation are
             printed.
-        resume: resume the run in the directory; if there is none, begin it.
+        resume: resume the run in `workdir`, or begin it if there is none.
         save_steps: number of batches between saved states; a state is also saved after each epoch.
-        keep: number of states to keep.
+        keep: number of saved states to keep.
         strategy: devices: `auto` (all accelerators), `none` (one device); with
             TensorFlow `mirrored` (all GPUs), `tpu`; with JAX `data_parallel`, `model_parallel`.
         model_shards: number of parts into which `model_parallel` splits the model; by default one
@@ -127,7 +127,7 @@ class Train(Command):
 
         self.workdir = self.workdir.expanduser().resolve()
         callbacks = self._callbacks()
-        # `auto` sweeps while it chooses its recipe.
+        # With `auto`, `_choose` runs the sweep.
         is_sweep = self.sweep_lr and not isinstance(self.recipe, Auto)
         if isinstance(self.recipe, Auto):
             self.recipe = self._choose(self.recipe)
@@ -136,7 +136,7 @@ class Train(Command):
         train = _sweep if is_sweep else train
 
         def show(run):
-            # The last run of a sweep has no images to validate on.
+            # The last run of a sweep trains on all images, so no images are left for the figures.
             show_run(run, callbacks, None if is_sweep and self.recipe.is_of_classes else self.data)
 
         if self.seeds is None:
@@ -181,16 +181,16 @@ class Train(Command):
         from keras_vit.training.recipe import find_recipe
 
         first = self.workdir if self.seeds is None else self.workdir / f"seed-{auto.seed}"
-        # Before training steps are timed.
+        # Check the directory before training steps are timed.
         RunDir(first, {}, self.resume, file=RUN_FILE).check()
         recorded = read_run(first / LAST_MODEL).get("recipe") if self.resume else None
         if recorded:
-            # Settings that differ from the run's are refused when it is opened.
+            # `train` refuses settings that differ from the recorded ones.
             changed = {n: value for n, value in vars(auto).items() if value != getattr(Auto, n)}
             changed.pop("minutes", None)
             return dataclasses.replace(find_recipe(recorded), **changed)
         options = {name: getattr(self, name) for name in ("classes", "data_dir", "exclude")}
-        # With a new head only: a kept head is trained already.
+        # Freezing is for a new head only: a kept head is already trained.
         may_freeze = self.teacher is None and not self.keep_head
         recipe = auto_recipe(self.data, self.model, may_freeze=may_freeze, **options, **vars(auto))
         if self.sweep_lr:
@@ -211,9 +211,9 @@ class Resume(Command):
     Args:
         workdir: directory of the run.
         model: new path of the model that the run began from, if it has moved.
-        data: new place of the images, as in `keras-vit train`.
-        teacher: new path of the teacher.
-        strategy: other devices, as in `keras-vit train`.
+        data: dataset as in `keras-vit train`, if the images have moved.
+        teacher: new path of the teacher, if it has moved.
+        strategy: devices as in `keras-vit train`, if they have changed.
     """
 
     workdir: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -234,7 +234,7 @@ class Resume(Command):
             if getattr(self, name) is not None:
                 arguments[name] = getattr(self, name)
         if self.strategy is not None:
-            # The recorded number is for the recorded strategy.
+            # The recorded number of shards belongs to the recorded strategy.
             arguments["model_shards"] = None
         reading = {name: arguments[name] for name in ("data_dir", "max_skipped")}
         callbacks = [
@@ -293,7 +293,7 @@ def describe_best(history, monitor=None):
     metric, best = best_of(history, monitor)
     if metric is None:
         return f"Trained for {len(history)} epoch{'' if len(history) == 1 else 's'}"
-    return f"Best {_named(metric)} {best:{_format_of(metric)}}"
+    return f"Best {_readable(metric)} {best:{_format_of(metric)}}"
 
 
 def describe_seeds(results):
@@ -303,11 +303,11 @@ def describe_seeds(results):
         return f"Trained {count} models, without validation"
     style = _format_of(results.metric)
     deviation = "" if results.std is None else f" ± {results.std:{style}}"
-    name = _named(results.metric)
+    name = _readable(results.metric)
     return f"Best {name} of {count} seeds: {results.mean:{style}}{deviation}"
 
 
-def _named(metric):
+def _readable(metric):
     return metric.replace("val_", "validation ").replace("_", " ")
 
 

@@ -28,22 +28,23 @@ def attention_maps(
 ) -> dict[str, np.ndarray]:
     """Return the attention scores between all tokens, in each head of each block.
 
-    The model may be built, fine-tuned, reloaded, or composed by hand of the blocks of this package,
-    and does not change. The scores of ViT-B/16 take 22 MB per image; `attention_rollout` and
-    `attention_distance` reduce them batch by batch.
+    The model may be new, trained, loaded from a file, or composed by hand from blocks of this
+    package. It does not change. The scores of ViT-B/16 take 22 MB per image. `attention_rollout`
+    and `attention_distance` take less memory, because they reduce the scores of each batch.
 
     Args:
         model: a model of this package with Transformer blocks.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
-            batches of them.
+            such arrays.
         blocks: names of blocks, such as `["block_11"]`; all by default.
         batch_size: number of images per step.
 
     Returns:
         A dictionary from names of blocks to float32 arrays `(batch, heads, tokens, tokens)`. The
         last axis is over the attended tokens, and sums to 1. The class token and registers come
-        first, then the patches, row by row. An axial block has two arrays, `"block_11/rows"` and
-        `"block_11/columns"`, which are 0 between patches of different rows or columns.
+        first, then the patches, row by row. An axial block has two arrays: `"block_11/rows"` is 0
+        between patches of different rows, and `"block_11/columns"` is 0 between patches of
+        different columns.
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
@@ -71,9 +72,9 @@ def summarize_attention(model, images, summarize, blocks=None, layers=(), batch_
     Args:
         model: a model of this package with Transformer blocks.
         images: as in `attention_maps`.
-        summarize: function of two arguments: an iterator over the blocks' scores, tensors
-            `(batch, heads, tokens, tokens)`, two for an axial block; and the list of the inputs of
-            `layers`. It returns a tensor or a list of tensors with one entry per image.
+        summarize: function of an iterator over the blocks' scores and the list of the inputs of
+            `layers`. The scores are tensors `(batch, heads, tokens, tokens)`; an axial block has
+            two. The function returns a tensor or a list of tensors with one entry per image.
         blocks: list of the blocks; all by default.
         layers: other layers of the model whose inputs `summarize` needs.
         batch_size: number of images per step.
@@ -95,7 +96,8 @@ def summarize_attention(model, images, summarize, blocks=None, layers=(), batch_
 class AttentionSummary(keras.Model):
     """A model up to the inputs of its blocks, followed by a function of the blocks' scores.
 
-    The blocks are never called on symbolic tensors, which would add inbound nodes to the model.
+    The blocks are never called on symbolic tensors: such calls would add nodes to the graph of the
+    original model.
     """
 
     def __init__(self, model, blocks, layers, summarize):
@@ -123,21 +125,23 @@ def _as_tuple(scores):
 def attention_distance(model, images, batch_size=32, verbose=0):
     """Return the mean attention distance of each head, comparable to a receptive field size.
 
-    The distances from a patch to all patches (0 to itself) are weighted by its attention, and
-    averaged over patches and images. The class token and registers have no position in the image:
-    they are left out, and the attention among the patches is divided by its sum. A patch that
-    attends to no patch is left out too. The scores are reduced batch by batch.
+    The distances from a patch to all patches (0 to itself) are weighted by the patch's attention
+    and added up. The mean of the sums is over patches and images. The class token and registers
+    have no position in the image: they are left out, and a patch's attention to all patches is
+    rescaled to sum to 1. A patch that attends to no patch is left out. Only the scores of one batch
+    are in memory at a time.
 
     Args:
         model: a model of this package with Transformer blocks.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
-            batches of them.
+            such arrays.
         batch_size: number of images per step.
         verbose: as in `keras.Model.predict`.
 
     Returns:
         A float32 array `(blocks, heads)`, in pixels of the model's images. An axial block counts as
-        two, along rows and along columns. A head without attention among patches has NaN.
+        two blocks, one along rows and one along columns. The distance of a head without attention
+        among patches is NaN.
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
@@ -178,9 +182,10 @@ def _means(sums, counts):
 
 
 def _distance_sums(model, images=None):
-    """Return a function for `summarize_attention` that returns `(images, blocks, heads, 2)`.
+    """Return a function for `summarize_attention` that sums up the distances in each image.
 
-    The last axis has the sum of the patches' mean distances, and the number of these patches.
+    It returns `(images, blocks, heads, 2)`. The last axis has the sum of the mean distances of the
+    patches that attend to patches, and the number of these patches.
     """
     distances = patch_distances(token_grid(model, images), token_stride(model))
     num_patches = len(distances)
@@ -223,20 +228,21 @@ def attention_rollout(model: keras.Model, images: Any, batch_size: int = 32) -> 
     """Return how much each patch contributes to the output through the attention of all blocks.
 
     The scores of a block are averaged over its heads, the identity is added for the residual
-    connection, rows are divided by their sums, and the blocks' matrices are multiplied. The result
-    is the row of the class token, also with a distillation token and for `pooling="token_gap"`. For
-    `pooling="gap"` it is the mean of the patches' rows, and for `pooling="map"` their mean weighted
-    by the attention of the probe. An axial block has two matrices, each with a residual connection.
+    connection, rows are divided by their sums, and the blocks' matrices are multiplied. An axial
+    block has two matrices, each with a residual connection. The result is the row of the class
+    token, even if the model has a distillation token or `pooling="token_gap"`. For `pooling="gap"`
+    it is the mean of the patches' rows. For `pooling="map"`, the mean is weighted by the attention
+    of the probe.
 
     Args:
         model: a model of this package with Transformer blocks.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
-            batches of them.
+            such arrays.
         batch_size: number of images per step.
 
     Returns:
-        A float32 array `(batch, rows, columns)` of the patches' shares. With the shares of the
-        class token and registers, they sum to 1.
+        A float32 array `(batch, rows, columns)` of the patches' shares. Their sum is 1 minus the
+        shares of the class token and registers.
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
@@ -286,8 +292,8 @@ def _output_row(model, joint, probes, inputs, grid):
 def filter_components(model, count=28):
     """Return the principal components of a model's first filters.
 
-    These are the filters of the patch embedding; of a hybrid or a ResNet, those of the first
-    convolution, after standardization. The leading components of a trained model resemble basis
+    The first filters are those of the patch embedding or, in a hybrid or a ResNet, the standardized
+    filters of the first convolution. The leading components of a trained model resemble basis
     functions for the fine structure of a patch.
 
     Args:
@@ -296,7 +302,7 @@ def filter_components(model, count=28):
 
     Returns:
         `(components, shares)`: a float32 array `(count, height, width, channels)` of components of
-        length 1, whose sign has no meaning, and their shares of the filters' variance.
+        length 1 with arbitrary signs, and the share of each component in the filters' variance.
 
     Reference:
         Section 4.5, figure 7 (left) of the ViT paper (arXiv 2010.11929).
@@ -309,7 +315,7 @@ def filter_components(model, count=28):
     """
     kernel = first_kernel(model)
     filters = kernel.reshape(-1, kernel.shape[-1]).T
-    # Subtracting the mean leaves one dimension less.
+    # Subtracting the mean reduces the rank by 1.
     count = min(count, filters.shape[0] - 1, filters.shape[1])
     _, sizes, components = np.linalg.svd(filters - filters.mean(axis=0), full_matrices=False)
     shares = sizes**2 / (sizes**2).sum()
@@ -325,7 +331,7 @@ def position_similarity(model):
 
     Returns:
         A float32 array `(rows, columns, rows, columns)` from -1 to 1: `[row, column]` has the
-        similarities of the patch in that row and column.
+        similarities between the patch in that row and column and all patches.
 
     Raises:
         ValueError: if the model has no position embeddings.
@@ -342,6 +348,6 @@ def position_similarity(model):
     # The rows of the class token and of registers come first.
     table = table[-grid[0] * grid[1] :]
     lengths = np.linalg.norm(table, axis=1, keepdims=True)
-    # The similarity of a zero embedding is 0.
+    # Divide a zero embedding by 1, so that its similarities are 0 and not NaN.
     table = table / np.where(lengths > 0, lengths, 1)
     return (table @ table.T).reshape(*grid, *grid).astype("float32")

@@ -28,7 +28,7 @@ PAGE = "index.html"
 TITLE_END = ": what it sees</title>"
 # Number of images to draw; the attention distance is a mean over all images.
 NUM_DRAWN = 8
-# For the file of each figure: its heading and its caption.
+# The heading and the caption of each figure, by file name.
 FIGURES = {
     "filters.png": (
         "Filters",
@@ -49,12 +49,12 @@ FIGURES = {
         "Attention rollout",
         "How much each patch contributes to the output through the attention of all blocks: yellow "
         "is the most. In an untrained model all patches contribute about the same. If the model "
-        "has class names, the title is the most likely class.",
+        "has class names, the title of an image is the most likely class.",
     ),
     "heads.png": (
         "Attention by head",
-        "The attention of the class token to the patches of the first image, in each head. For a "
-        "model whose output is not the class token: the attention of the middle patch (the cross).",
+        "The attention of the class token to the patches of the first image, in each head. If the "
+        "model's output is not the class token, a cross marks the patch whose attention is shown.",
     ),
 }
 
@@ -90,7 +90,7 @@ def write_report(model, images, directory, verbose=0):
     is_ours = page.is_file() and TITLE_END in page.read_text(encoding="utf-8", errors="replace")
     if page.exists() and not is_ours:
         raise ValueError(
-            f"`directory` must not hold another {PAGE}, which would be replaced. "
+            f"`directory` must not contain an {PAGE} that is not a report: it would be replaced. "
             f"Received: {str(page.absolute())!r}"
         )
     directory.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def write_report(model, images, directory, verbose=0):
     if token_grid(model) is not None:
         drawn += _draw_attention(model, images, directory, verbose)
         text += f", {len(find_blocks(model))} blocks; attention distance over {len(images)} images"
-    # Figures that are left of an earlier report show another model.
+    # Delete figures that only an earlier report has: they show another model.
     for name in FIGURES.keys() - {*drawn} if is_ours else ():
         (directory / name).unlink(missing_ok=True)
     sections = "\n".join(_section(directory / name) for name in drawn)

@@ -15,7 +15,7 @@ from keras_vit.serving.formats import requiring_extra
 
 _REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
 _GRPC_URL = re.compile(r"grpc://([^/\s]+)/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
-# An export's error about bad images lists their indices, and "..." after the first 100.
+# An export's error message lists the indices of bad images; after the first 100 it has "...".
 _BAD_IMAGES = re.compile(r"index in the batch:\W+([0-9 ]+)(\.\.\.)?")
 _SECONDS_BETWEEN_ATTEMPTS = 0.2
 # Retries are safe: a prediction changes nothing on the server.
@@ -52,7 +52,8 @@ class Client(contextlib.AbstractContextManager):
     Args:
         url: `http://HOST:8501/v1/models/NAME` for REST, `grpc://HOST:8500/NAME` for gRPC. Append
             `/versions/N` for a version other than the newest.
-        timeout: seconds to wait for a response; over REST, for each part of it.
+        timeout: seconds to wait for a response. Over REST, this limits the connection and each
+            read separately.
 
     Raises:
         ValueError: if the URL has another form.
@@ -77,8 +78,8 @@ class Client(contextlib.AbstractContextManager):
                 self.url = str(url)
                 return
         raise ValueError(
-            "`url` must be 'http://HOST:PORT/v1/models/NAME' or 'grpc://HOST:PORT/NAME', with "
-            f"'/versions/N' at the end or without. Received: url={url!r}"
+            "`url` must be 'http://HOST:PORT/v1/models/NAME' or 'grpc://HOST:PORT/NAME', with an "
+            f"optional '/versions/N' at the end. Received: url={url!r}"
         )
 
     def __exit__(self, *exception):
@@ -99,7 +100,8 @@ class Client(contextlib.AbstractContextManager):
             signature: name of a signature that takes `image_bytes`.
 
         Returns:
-            A dictionary of NumPy arrays `(images, ...)`; text is an array of Python strings.
+            A dictionary of NumPy arrays `(images, ...)`. An output of text is an array of Python
+            strings.
 
         Raises:
             BadImageError: a `ValueError`, if the server cannot decode an image.
@@ -117,11 +119,11 @@ class Client(contextlib.AbstractContextManager):
                 raise _public_error(error, batch, start) from error
             wrong = {n: len(x) for n, x in outputs.items() if len(x) != len(batch)}
             if wrong or not outputs:
-                raise OSError(f"{self.url} must answer {len(batch)} images. Received: {wrong}")
+                raise OSError(f"{self.url} must return {len(batch)} rows. Received: {wrong}")
             answers.append(outputs)
             versions.add(version)
         if len(versions) > 1:
-            raise OSError(f"{self.url} must answer with one version. Received: {sorted(versions)}")
+            raise OSError(f"{self.url} must use only one version. Received: {sorted(versions)}")
         return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
     def status(self) -> Any:
@@ -140,7 +142,7 @@ class Client(contextlib.AbstractContextManager):
         """Wait until a version of the model is available.
 
         Args:
-            timeout: least number of seconds to wait.
+            timeout: seconds after which to give up; the last request may take longer.
 
         Raises:
             TimeoutError: if no version is available by then; the message has the last response.
@@ -189,12 +191,12 @@ class _Rest:
         self._session.close()
 
     def predict(self, encoded, signature):
-        """Return the outputs for images, and `None` instead of the version, which is not sent."""
+        """Return the outputs for images, and `None`: the server does not send the version."""
         # The server decodes standard base64, but not the URL-safe alphabet.
         instances = [{"b64": base64.b64encode(image).decode("ascii")} for image in encoded]
         request = {"signature_name": signature, "instances": instances}
         rows = self._send("POST", ":predict", json=request)["predictions"]
-        # REST omits the name of a single output. The only such output of an export is `features`.
+        # REST omits the name of an output that is the only one. In exports it is `features`.
         rows = [row if isinstance(row, dict) else {"features": row} for row in rows]
         names = rows[0] if rows else ()
         return {name: _as_array([row[name] for row in rows]) for name in names}, None
@@ -206,7 +208,7 @@ class _Rest:
     def _send(self, method, verb, **request):
         errors, url = self._requests.exceptions, self._url + verb
         try:
-            # A redirected POST would lose its images.
+            # If a POST were redirected, `requests` would send a GET without the images.
             answer = self._session.request(
                 method, url, timeout=self._timeout, allow_redirects=False, **request
             )
@@ -258,7 +260,7 @@ class _Grpc:
         outputs = {name: tf.make_ndarray(tensor) for name, tensor in answer.outputs.items()}
         for name, array in outputs.items():
             if array.dtype == object:
-                # NumPy strings drop trailing zeros, Python strings do not.
+                # NumPy strings drop trailing null characters, so return Python strings.
                 outputs[name] = np.asarray(np.frompyfunc(bytes.decode, 1, 1)(array), object)
         return outputs, answer.model_spec.version.value
 
@@ -294,7 +296,7 @@ class _Grpc:
 
 
 def _public_error(error, batch, start):
-    """Return the error to raise for a rejected request, which names the bad images, if any."""
+    """Return the error to raise for a rejected request; it names the bad images that are known."""
     match = _BAD_IMAGES.search(str(error))
     bad = [int(index) for index in match[1].split()] if match else []
     # Larger indices refer to a batch that the server merged from the requests of several clients.

@@ -83,14 +83,16 @@ def export(
     strings, and `top_k_probabilities`, float32, all `(batch, top_k)`. If `model.thresholds` is set,
     the probabilities are sigmoids, and there are also `predicted`, bool, and `predicted_labels`,
     strings that are empty where `predicted` is false, both `(batch, num_classes)`. For a
-    `keras_vit.segmenter`, they return `logits` `(batch, height, width, num_classes)` and `masks`,
-    int32 `(batch, height, width)`, in the size of the resized images. For a model without a head
-    (`num_classes=0`), all signatures return `features`. Other formats take preprocessed `images`
-    and return `logits`, or `features` without a head.
+    `keras_vit.segmenter`, the first three return `logits` `(batch, height, width, num_classes)` and
+    `masks`, int32 `(batch, height, width)`, in the size of the resized images. For a model without
+    a head (`num_classes=0`), all signatures return `features`.
+
+    Exports in other formats take preprocessed `images`. They return `logits`, or `features` if the
+    model has no head.
 
     The version also contains `model.json`, which describes the model, and the class names. For a
-    SavedModel, settings for TF Serving are written to the directory, unless they exist. A version
-    is written to a temporary folder and then renamed, so a server never reads half a model.
+    SavedModel, settings for TF Serving are written to `directory`; files that exist are kept. A
+    version is written to a temporary folder and then renamed, so a server never reads half a model.
 
     Args:
         model: a classifier or segmenter of this package that returns logits, or a model without a
@@ -99,21 +101,22 @@ def export(
         version: a positive integer, or `"auto"` for one more than the last.
         format: `"saved_model"`, or the name of another format in
             `keras_vit.serving.formats.FORMATS`, such as `"onnx"`.
-        signatures: signatures of a SavedModel. This, `top_k`, `batch_size`, `on_bad_image` and
-            `warmup_batch_sizes` are for SavedModels only.
+        signatures: signatures of a SavedModel. Other formats ignore `signatures`, `top_k`,
+            `batch_size`, `on_bad_image` and `warmup_batch_sizes`.
         top_k: greatest number of most likely classes to return.
-        class_names: names of the classes; by default `model.class_names`, or else the class
-            numbers.
-        batch_size: images in a request; `None` for any number.
-        image_size: int or `(height, width)` to resize the model to; `None` to keep its size. A
-            model that accepts any size still does; the signatures that resize images then use the
-            size of its position embeddings, which `model.json` records.
-        on_bad_image: `"error"` to reject requests with images that cannot be decoded; the message
-            lists their indices. `"flag"` to answer for the other images: the outputs for bad images
-            are then zeros, and there is an output `is_bad`, bool `(batch,)`.
+        class_names: names of the classes; by default `model.class_names`, or the class numbers if
+            the model has no names.
+        batch_size: number of images in a request; `None` for any number.
+        image_size: int or `(height, width)` to resize the model to; `None` to keep its size. The
+            export of a model that takes images of any size takes any size as well; its signatures
+            that resize images use the size of the position embeddings, as `model.json` records.
+        on_bad_image: what to do with images that cannot be decoded. `"error"` rejects the request
+            with a message that lists their indices. `"flag"` returns zeros for them, and adds the
+            output `is_bad`, bool `(batch,)`.
         warmup_batch_sizes: batch sizes of the requests with which TF Serving warms up the model; by
             default `batch_size` or 1 if `tensorflow-serving-api` is installed, otherwise none.
-        quantize: `"int8"`, `"float16"` or `"bfloat16"`, if the format has it; `None` for float32.
+        quantize: `"int8"`, `"float16"` or `"bfloat16"`, if the format supports it; `None` for
+            float32.
         calibration: float32 `(images, height, width, 3)`, preprocessed images like those that will
             be served; needed for int8 in ONNX and OpenVINO.
         metadata: dictionary of additional entries for `model.json`.
@@ -140,16 +143,16 @@ def export(
     check_integer("top_k", top_k, minimum=1)
     if batch_size is not None:
         check_integer("batch_size", batch_size, minimum=1)
-    row = FORMATS[format]
+    target = FORMATS[format]
     if quantize is not None:
-        check_choice("quantize", quantize, (*row.precisions, None))
-    class_names = _recorded_class_names(row, model, quantize, class_names)
+        check_choice("quantize", quantize, (*target.precisions, None))
+    class_names = _recorded_class_names(target, model, quantize, class_names)
     if image_size is not None:
         model = resize(model, image_size)
-    needs_images = quantize is not None and row.precisions[quantize].needs_images
+    needs_images = quantize is not None and target.precisions[quantize].needs_images
     images = _calibration_images(calibration) if needs_images else None
     settings = {"quantize": quantize, "images": images}
-    if row.has_signatures:
+    if target.has_signatures:
         settings = {
             "signatures": signatures,
             "image_spec": image_spec_of(model),
@@ -165,47 +168,47 @@ def export(
     with new_version(directory, version) as (folder, publish):
         written = folder / "written"
         written.mkdir()
-        with requiring_extra(row.name):
-            row.implementation.write(model, written / row.file_name, folder, **settings)
+        with requiring_extra(target.name):
+            target.implementation.write(model, written / target.file_name, folder, **settings)
         if class_names:
             write_labels(written, class_names)
         (written / METADATA_FILE).write_text(f"{text}\n", encoding="utf-8")
-        if row.has_signatures and warmup_batch_sizes:
-            # Imports TensorFlow.
+        if target.has_signatures and warmup_batch_sizes:
+            # Imported late: the module imports TensorFlow.
             from keras_vit.serving.warmup import write_warmup
 
             write_warmup(written, warmup_batch_sizes, folder.parent.name)
         path = publish(written)
-    if row.has_signatures:
+    if target.has_signatures:
         write_settings(path.parent, path.parent.name)
     return path
 
 
-def _recorded_class_names(row, model, quantize, class_names):
-    """Return the class names, `None` for features, after checking that a model fits a format."""
+def _recorded_class_names(target, model, quantize, class_names):
+    """Check that the target format fits a model; return the class names, `None` without a head."""
     check_backbone(model)
     has_head = output_name(model) == "logits"
     shapes = [tuple(tensor.shape) for tensor in (*model.inputs, *model.outputs)]
     if not has_head and (shapes[0][-1] != 3 or list(map(len, shapes)) != [4, 2]):
         raise ValueError(
-            "`model` must map RGB images to logits, or to a vector for each. "
-            f"Received: a model of {', '.join(map(str, shapes))}"
+            "`model` must map RGB images to logits, or to one vector per image. "
+            f"Received: a model with the shapes {', '.join(map(str, shapes))}"
         )
     if has_head and not is_segmenter(model):
         check_classifier(model)
-    check_finite(model, dtype=row.precisions[quantize].dtype if quantize else "float32")
+    check_finite(model, dtype=target.precisions[quantize].dtype if quantize else "float32")
     size, num_classes = 4 * model.count_params(), model.output_shape[-1]
-    if row.max_bytes is not None and size > row.max_bytes:
+    if target.max_bytes is not None and size > target.max_bytes:
         raise ValueError(
-            f"`format={row.name!r}` holds models of less than {row.max_bytes / 2**30:.0f} GB. "
+            f"`format={target.name!r}` holds less than {target.max_bytes / 2**30:.0f} GB. "
             f"Received: a model of {size / 2**30:.1f} GB in float32"
         )
     if not has_head:
         return None
-    if row.has_signatures and num_classes < 2:
+    if target.has_signatures and num_classes < 2:
         raise ValueError(
             "`model` must have at least 2 classes: the softmax of one logit is always 1. "
-            f"Received: a model of {num_classes}"
+            f"Received: a model with num_classes={num_classes}"
         )
     if not is_segmenter(model) and has_zero_head(model):
         warn_of_zero_head(num_classes)
@@ -230,15 +233,15 @@ def _calibration_images(images):
 def _metadata(model, format, quantize):
     """Return the entries of `model.json` that every export has.
 
-    `options` has only the options that differ from the variant's. `variant` is `None` if the model
-    is not one of the variants.
+    `options` has only the options that differ from those of `variant`. `variant` is `None` if the
+    model is not based on a variant.
     """
     options = getattr(model, "options", None)
-    row = match_variant(options) if options else None
-    changed = changed_options(options, row) if options else {}
+    variant = match_variant(options) if options else None
+    changed = changed_options(options, variant) if options else {}
     return {
         "model": model.name,
-        "variant": row and row.name,
+        "variant": variant and variant.name,
         "options": {
             name: new for name, (new, _) in changed.items() if name not in options.names("training")
         },
@@ -257,22 +260,22 @@ def _metadata(model, format, quantize):
 
 @contextlib.contextmanager
 def new_version(directory, version="auto"):
-    """Provide a temporary folder, and a function that publishes a part of it as a new version.
+    """Provide a temporary folder, and a function that publishes a subfolder as a new version.
 
-    The folder is removed at the end. Other exports to the same directory wait until then.
+    Other exports to the same directory wait until the `with` block ends and the folder is removed.
 
     Args:
         directory: directory of the model's versions, which is created if it does not exist.
         version: a positive integer that is not taken; `"auto"` for one more than the last.
 
     Yields:
-        `(folder, publish)`: the `pathlib.Path` of an empty directory, and a function that moves a
-        directory in it to the place of the version, and returns the new path.
+        `(folder, publish)`: the `pathlib.Path` of the empty folder, and a function that moves a
+        subfolder to the path of the version, and returns that path.
     """
     directory = pathlib.Path(directory).expanduser().resolve()
     if format_of(directory) or (directory / "run.json").exists():
         raise ValueError(
-            "`directory` must be one for numbered versions, not a version or a training run. "
+            "`directory` must be a folder of numbered versions, not a version or a training run. "
             f"Received: directory={str(directory)!r}"
         )
     taken = [number for number, _ in version_folders(directory)]
@@ -284,7 +287,7 @@ def new_version(directory, version="auto"):
         )
     directory.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(directory):
-        # Left by exports that were killed.
+        # Remove the temporary folders of exports that were killed.
         for partial in directory.glob(f".*{PARTIAL}"):
             shutil.rmtree(partial, ignore_errors=True)
         last = max((number for number, _ in version_folders(directory)), default=0)
@@ -306,7 +309,7 @@ def write_settings(directory, name):
     Reference:
         https://www.tensorflow.org/tfx/serving/serving_config
     """
-    # A name without characters that URLs would escape.
+    # Replace characters that are escaped in URLs.
     served_name = re.sub(r"[^A-Za-z0-9._-]+", "-", str(name))
     for template in TEMPLATES.iterdir():
         path = pathlib.Path(directory) / template.name

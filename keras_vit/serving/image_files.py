@@ -34,7 +34,7 @@ def preprocess_files(
         A float32 array `(images, height, width, 3)` in [-1, 1].
 
     Raises:
-        ValueError: if there is no image, or one cannot be read or decoded, or the size is wrong.
+        ValueError: if there is no image, an image cannot be read or decoded, or the size is wrong.
 
     Example:
     >>> keras.utils.save_img(tmp_path / "black.png", np.zeros((40, 50, 3)))
@@ -77,8 +77,8 @@ def read_image(path, accurate=False):
 
     Args:
         path: path of the file.
-        accurate: as in `decode`, for a photograph that is rotated: `image_spec.antialias` of the
-            model.
+        accurate: as in `decode`; `image_spec.antialias` of the model. It matters only for rotated
+            photographs.
 
     Raises:
         ValueError: if the file cannot be read or is not an image.
@@ -91,7 +91,7 @@ def upright(encoded, image):
 
     Args:
         encoded: bytes of the file.
-        image: pixels of the file, decoded as the model decodes other files.
+        image: decoded pixels of the file.
     """
     orientation = read_orientation(encoded)
     if orientation == 1 and not encoded.startswith((GIF, BMP)):
@@ -100,9 +100,9 @@ def upright(encoded, image):
 
 
 def list_image_files(paths):
-    """Replace the folders in a list of paths by the image files in and below them.
+    """Replace each folder in a list of paths by the image files in it and its subfolders.
 
-    Images are recognized as in datasets. The number of other files in a folder is logged.
+    Images are recognized as in datasets. The number of files that are not images is logged.
     """
     files, log = [], logging.getLogger("keras_vit")
     for path in map(pathlib.Path, paths):
@@ -119,7 +119,7 @@ def list_image_files(paths):
 
 
 def without_broken(files):
-    """Return the files that can be decoded; a warning says how many cannot."""
+    """Return the files that can be decoded; log a warning with the number of broken files."""
     readable, errors = [], []
     for file in files:
         try:

@@ -23,7 +23,7 @@ from keras_vit.serving.formats import find_export
 from keras_vit.serving.runner import CLASS_OUTPUTS, load_runner
 
 OUTPUTS = (*CLASS_OUTPUTS, "features", "attention_distance")
-# In order of preference.
+# If a batch has several of these columns, the first one contains the images.
 IMAGE_COLUMNS = (*ENCODED_COLUMNS, "path")
 _LOCK = threading.Lock()
 _BLANK = np.zeros((32, 32, 3), "uint8")
@@ -41,23 +41,24 @@ class Predictor:
         path: a run's directory (its best model), a `.keras` file, a checkpoint as in
             `keras_vit.from_checkpoint`, or an export of any format.
         outputs: names of the columns to compute: `"prediction"`, the name of the most likely class;
-            `"probability"`, float32, its softmax; `"probabilities"` and `"logits"`, float32
-            `(classes,)`; `"features"`, float32 `(width,)`, the input of the head;
-            `"attention_distance"`, float32 `(blocks, heads)`, in pixels. For a model with
-            thresholds, the first two are lists of the labels whose probabilities are above their
-            thresholds, the most likely first. An export has logits and the outputs computed from
-            them, or features if it has no head or that signature.
-        batch_size: images in one step of the model.
-        dtype: dtype in which a model of this package computes, such as `"bfloat16"`; by default its
-            own.
+            `"probability"`, float32, the probability of that class; `"probabilities"` and
+            `"logits"`, float32 `(classes,)`; `"features"`, float32 `(width,)`, the input of the
+            head; `"attention_distance"`, float32 `(blocks, heads)`, in pixels. For a model with
+            thresholds, `"prediction"` lists the labels whose probabilities are above their
+            thresholds, most likely first, and `"probability"` lists these probabilities. An export
+            cannot compute `"attention_distance"`. It can compute `"features"` if its model has no
+            head, or if it has the signature `"features"`.
+        batch_size: number of images in each call of the model.
+        dtype: dtype in which a model of this package computes, such as `"bfloat16"`; by default the
+            dtype of the model.
         image_size: int or `(height, width)` to resize the model to; needed for files that do not
-            record it.
+            record an image size.
 
     Call arguments:
-        batch: dictionary of arrays of one length. Its first column among `bytes`, `content`,
-            `image` and `path` has the images: encoded files, uint8 pixels `(height, width)` or
-            `(height, width, channels)`, or paths of files.
-        on_images: function that is called with the number of images after each step of the model.
+        batch: dictionary of columns: arrays of the same length. The images are in the column
+            `bytes`, `content`, `image` or `path` (the first of these that exists): encoded files,
+            uint8 pixels `(height, width)` or `(height, width, channels)`, or paths of files.
+        on_images: function that is called with the number of images after each call of the model.
 
     Call returns:
         A dictionary of arrays: the other columns unchanged, the outputs, and `error`, which is
@@ -105,11 +106,11 @@ class Predictor:
 
     @property
     def model(self):
-        """The `Runner` of the model, one per process for equal predictors."""
+        """The `Runner` of the model, which equal predictors in a process share."""
         if "_model" not in self.__dict__:
             settings = (self.path, self.outputs, self.batch_size, self.dtype, self.image_size)
             with _LOCK:
-                self._model = _load(*settings, _time_of(self.path))
+                self._model = _load(*settings, _modified_time(self.path))
         return self._model
 
     def __getstate__(self):
@@ -132,15 +133,15 @@ class Predictor:
 
 
 def predict_column(runner, column, values, outputs, batch_size, on_images=None):
-    """Predict a column of images, decoding the next step's images while the model computes.
+    """Predict a column of images, decoding the next batch while the model computes.
 
     Args:
         runner: a `Runner`.
-        column: name of the column; `path` has paths of files.
+        column: name of the column; a column `path` has paths of files.
         values: array or list of encoded images, of uint8 pixels, or of paths.
         outputs: as in `Predictor`.
-        batch_size: images in one step of the model.
-        on_images: function that is called with the number of images after each step.
+        batch_size: number of images in each call of the model.
+        on_images: function that is called with the number of images after each call of the model.
 
     Returns:
         A dictionary of arrays: the outputs, and `error`.
@@ -163,7 +164,7 @@ def predict_column(runner, column, values, outputs, batch_size, on_images=None):
         errors += [reason for _, reason in prepared]
         if on_images is not None:
             on_images(len(prepared))
-    # If no image can be decoded, a blank image gives the shapes.
+    # If no image can be decoded, compute a blank image to get the shapes of the outputs.
     count = None if results else 0
     results = results or [runner.outputs([runner.prepare_pixels(_BLANK)])]
     arrays = {name: np.concatenate([r[name] for r in results])[:count] for name in results[0]}
@@ -172,15 +173,15 @@ def predict_column(runner, column, values, outputs, batch_size, on_images=None):
     if not set(outputs) <= set(arrays):
         raise ValueError(
             "`outputs` must be outputs of the model or the export. "
-            f"Received: {', '.join(outputs)}; it has {', '.join(arrays)}"
+            f"Received: {', '.join(outputs)}; the model has {', '.join(arrays)}"
         )
     is_decoded = np.array([reason is None for reason in errors], bool)
-    columns = {name: _spread(arrays[name], is_decoded) for name in outputs}
+    columns = {name: _insert_missing(arrays[name], is_decoded) for name in outputs}
     return {**columns, "error": as_objects(errors)}
 
 
 def ranked(probabilities, top=None, thresholds=None):
-    """Return the `top` classes of an image, or all above their thresholds, most likely first."""
+    """Return the `top` classes, or all classes above their thresholds, the most likely first."""
     order = np.argsort(-probabilities, kind="stable")
     if thresholds is None:
         return order[:top]
@@ -188,7 +189,7 @@ def ranked(probabilities, top=None, thresholds=None):
 
 
 def class_names_of(runner, num_classes):
-    """Return the names of a model's classes, by default their numbers."""
+    """Return the names of a model's classes, or the class numbers if it has no names."""
     return runner.class_names or list(map(str, range(num_classes)))
 
 
@@ -205,7 +206,7 @@ def _as_array(values):
     try:
         return np.asarray(values)
     except ValueError:
-        # The values are lists of several lengths.
+        # The values are lists of different lengths.
         return as_objects(values)
 
 
@@ -215,15 +216,15 @@ def _load(path, outputs, batch_size, dtype, image_size, _):
     return load_runner(path, outputs, batch_size, dtype, image_size)
 
 
-def _time_of(path):
-    """Return when a model's files last changed, to reload a model that is saved again."""
+def _modified_time(path):
+    """Return the time when a model's files last changed; `_load` loads a changed model again."""
     path = find_model(path)
     files = [path, *path.rglob("*")] if path.is_dir() else [path]
     return max((file.stat().st_mtime_ns for file in files if file.exists()), default=None)
 
 
 def _prepare(runner, column, value):
-    """Return a prepared image and `None`, or `None` and the reason why there is none."""
+    """Return a prepared image and `None`, or `None` and the reason why the image is bad."""
     if isinstance(value, dict):
         # Hugging Face's datasets store the bytes of an image, or the path of its file.
         column = column if value.get("bytes") is not None else "path"
@@ -245,9 +246,9 @@ def _prepare(runner, column, value):
 
 
 def _read(path):
-    """Return the bytes of a file and `None`, or `None` and the reason why there are none.
+    """Return the bytes of a file and `None`, or `None` and the reason why there is no such file.
 
-    Other errors, such as failures of a network, are no fault of the image and are raised.
+    Other errors, such as a network failure, are raised: they say nothing about the image.
     """
     try:
         return tf.io.read_file(os.fspath(path)).numpy(), None
@@ -261,7 +262,7 @@ def _read(path):
 
 def _reason(error, encoded):
     try:
-        # Decode it eagerly: an error in a graph has a stack trace in its message.
+        # Decode again, eagerly: the message of an error in a graph has a stack trace.
         decode(encoded)
     except tf.errors.OpError as eager:
         error = eager
@@ -290,7 +291,7 @@ def _classes(logits, runner):
     # The softmax of one logit is always 1.
     if logits.ndim != 2 or num_classes < 2 or len(names) != num_classes:
         raise ValueError(
-            "A model must be a classifier of two classes or more, with as many names as outputs. "
+            "A model must be a classifier of at least two classes, with one name per class. "
             f"Received: logits {logits.shape[1:]} and {len(names)} names"
         )
     names, logits = np.array(names, object), logits.astype("float64")
@@ -309,8 +310,8 @@ def _classes(logits, runner):
     return {"probabilities": probabilities, "prediction": classes, "probability": chosen}
 
 
-def _spread(values, is_decoded):
-    """Return the values of the decoded images, with `None` or NaN in between for the others."""
+def _insert_missing(values, is_decoded):
+    """Insert `None` or NaN for each bad image into the values of the decoded images."""
     missing = None if values.dtype == object else np.nan
     spread = np.full((len(is_decoded), *values.shape[1:]), missing, values.dtype)
     spread[is_decoded] = values

@@ -1,4 +1,4 @@
-"""`Runner`: a loaded model or export of any format, called in the same way."""
+"""`Runner`: one interface for loaded models and for exports of any format."""
 
 import dataclasses
 import json
@@ -41,10 +41,10 @@ class Runner:
     """A loaded model or export: a function of preprocessed images, or of encoded images.
 
     Args:
-        run: function of a batch of at least one image that returns a dictionary of arrays.
+        run: function that maps a batch of at least one image to a dictionary of arrays.
         image_shape: `(height, width, 3)` of preprocessed images, with `None` for any height or
             width; or `None` if `run` takes encoded images.
-        batch_size: images that `run` takes at once; `None` for any number.
+        batch_size: number of images that `run` takes; `None` for any number.
         image_size: `(height, width)` to which images are resized.
         image_spec: the `ImageSpec` by which images are resized and cropped.
         class_names: names of the classes, or `None`.
@@ -58,6 +58,7 @@ class Runner:
     image_spec: ImageSpec = WHOLE_IMAGE
     class_names: list[str] | None = None
     thresholds: tuple[float, ...] | None = None
+    # Functions that prepare an image: one takes the bytes of a file, the other takes pixels.
     makers: tuple | None = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self):
@@ -68,17 +69,17 @@ class Runner:
         make = ImageMaker(self.image_size, preprocessing).make()
 
         @tf.function(input_signature=[tf.TensorSpec((), tf.string)], autograph=False)
-        def of_file(encoded):
+        def from_file(encoded):
             return make(encoded, tf.zeros(2, tf.int64))
 
         @tf.function(input_signature=[tf.TensorSpec((None, None, 3), tf.uint8)], autograph=False)
-        def of_pixels(image):
+        def from_pixels(image):
             return evaluation_image(image, self.image_size, self.image_spec)
 
-        return of_file, of_pixels
+        return from_file, from_pixels
 
     def __call__(self, images):
-        """Return the only output for images, float32: logits or features. See also `outputs`."""
+        """Return the logits or features of images, float32, if there is only one output."""
         if self.image_shape is not None:
             images = np.asarray(images)
             check_images(images)
@@ -95,11 +96,11 @@ class Runner:
         return outputs
 
     def outputs(self, images):
-        """Return the dictionary of float32 arrays for a list of prepared images."""
+        """Return a dictionary of the float32 outputs for a list of prepared images."""
         step, results = self.batch_size or len(images), []
         for start in range(0, len(images), step):
             batch = list(images[start : start + step])
-            # Fill up the last batch: another size would be compiled again, and round differently.
+            # Fill up the last batch: a smaller one would be compiled again, and round differently.
             filled = batch + batch[-1:] * ((self.batch_size or 0) - len(batch))
             answer = self.run(filled if self.image_shape is None else np.stack(filled))
             arrays = {name: np.asarray(values, "float32") for name, values in answer.items()}
@@ -132,14 +133,15 @@ def load_runner(
     """Load an export in its own runtime, on the CPU, or a model in Keras.
 
     Args:
-        path: an export (a file such as `model.onnx`, a version, or the directory of versions, for
-            the newest), a run's directory, a `.keras` file, or a checkpoint as in
-            `keras_vit.from_checkpoint`.
+        path: an export (a file such as `model.onnx`, the directory of a version, or the directory
+            of all versions, to load the newest), a run's directory, a `.keras` file, or a
+            checkpoint as in `keras_vit.from_checkpoint`.
         outputs: names of the outputs: `"logits"`, `"features"`, or, for a model only,
             `"attention_distance"`; by default logits, or features if the model has no head.
-        batch_size: images in one step of a model.
-        dtype: dtype in which a model computes; by default its own.
-        image_size: int or `(height, width)`, for a model or an export of any size.
+        batch_size: number of images in each call of a model.
+        dtype: dtype in which a model computes; by default the dtype of the model.
+        image_size: int or `(height, width)`, for a model, or for an export that takes images of
+            any size.
 
     Returns:
         A `Runner`: a function of preprocessed images, float32 `(n, height, width, 3)` in [-1, 1],
@@ -147,7 +149,7 @@ def load_runner(
         features of a model without a head.
 
     Raises:
-        ValueError: if the file is of another kind, missing or damaged.
+        ValueError: if the file is missing or damaged, or is not a model.
         ImportError: if a package is missing.
 
     Example:
@@ -168,12 +170,12 @@ def load_runner(
 
 def export_runner(version, outputs=None, image_size=None):
     """Load a version of an export; see `load_runner`."""
-    row = format_of(version)
-    file = version / row.file_name
+    export_format = format_of(version)
+    file = version / export_format.file_name
     output = "features" if outputs and not set(CLASS_OUTPUTS) & set(outputs) else None
     try:
-        with requiring_extra(row.name):
-            run, image_shape, batch_size = row.implementation.load(file, output)
+        with requiring_extra(export_format.name):
+            run, image_shape, batch_size = export_format.implementation.load(file, output)
         metadata = json.loads((version / METADATA_FILE).read_text(encoding="utf-8"))
         old_size, image_spec = tuple(metadata["image_size"]), ImageSpec(**metadata["image_spec"])
     except ImportError:
@@ -182,11 +184,11 @@ def export_runner(version, outputs=None, image_size=None):
     except Exception as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ValueError(
-            "`path` must be a complete export of images, as `keras_vit.export` writes it. "
+            "`path` must be a complete export, as `keras_vit.export` writes it. "
             f"Received: path={str(file)!r} ({reason:.200})"
         ) from error
     if image_size is not None and (image_shape is None or None not in image_shape):
-        rule = "`image_size` must be None for an export of one size"
+        rule = "`image_size` must be None for an export with a fixed image size"
         raise ValueError(f"{rule}. Received: image_size={image_size}, {str(version)!r}")
     labels, size = version / LABELS, image_size or old_size
     names = labels.read_text(encoding="utf-8-sig").splitlines() if labels.is_file() else None
@@ -234,13 +236,13 @@ def model_runner(model, outputs=None, batch_size=32, dtype=None):
 
 
 def _in_dtype(model, dtype):
-    """Copy a model with its weights, to compute in a dtype as if it had been built for it."""
+    """Return a copy of a model, with its weights, that computes in a dtype."""
     policy = dtype if dtype == "float32" else f"mixed_{dtype}"
 
     def layer(old):
         # The head and the layer of its logits stay float32.
-        is_same = old.name in ("head", "logits") or isinstance(old, keras.layers.InputLayer)
-        return copy_layer(old, **({} if is_same else {"dtype": policy}))
+        keeps_dtype = old.name in ("head", "logits") or isinstance(old, keras.layers.InputLayer)
+        return copy_layer(old, **({} if keeps_dtype else {"dtype": policy}))
 
     new = copy_model(with_float_kernels(model), layer)
     copy_attributes(model, new)

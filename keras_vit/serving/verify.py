@@ -20,11 +20,11 @@ class Comparison:
     Args:
         output: `"logits"` or `"features"`.
         num_images: number of images that were compared.
-        largest_difference: largest absolute difference of two values.
+        largest_difference: largest absolute difference between two corresponding values.
         agreement: share of the images (for a segmenter, of the pixels) with the same most likely
             class, from 0 to 1; for features, the mean cosine similarity.
-        value_range: difference between the model's largest and smallest value; 0 if all of several
-            images have the same values, which compares nothing.
+        value_range: difference between the model's largest and smallest value; 0 if the values do
+            not depend on the image, so that the comparison proves nothing.
     """
 
     output: str
@@ -43,7 +43,7 @@ class Comparison:
 def verify(model, version, files, batch_size=8, output=None):
     """Compare an export, loaded from its files, with the Keras model on image files.
 
-    `output` is `"logits"` or `"features"`; by default what the model computes.
+    `output` is `"logits"` or `"features"`; by default the output of the model.
     """
     name = output or output_name(model)
     expected, actual = (

@@ -25,9 +25,9 @@ _FILE_FORMATS = ("JPEG", "PNG")
 def write_warmup(saved_model_dir, batch_sizes, name="default"):
     """Write warm-up requests for every signature of an export.
 
-    The first request of each kind takes several times as long as the later ones. A signature that
-    takes encoded images gets a JPEG and a PNG request of each batch size. The sizes are ignored if
-    the export has a fixed batch size, and TF Serving ignores the name of the model.
+    Without warm-up, the first request of each kind takes several times as long as the later ones. A
+    signature that takes encoded images gets a JPEG and a PNG request of each batch size. If the
+    export has a fixed batch size, `batch_sizes` is ignored. TF Serving ignores `name`.
 
     Returns:
         The `pathlib.Path` of the file.
@@ -59,10 +59,10 @@ def write_warmup(saved_model_dir, batch_sizes, name="default"):
 
 
 def _requests(path, batch_sizes):
-    """Yield the name of the signature and the dictionary of the input of each request."""
+    """Yield the name of the signature and the dictionary of inputs of each request."""
     metadata = json.loads((path / METADATA_FILE).read_text(encoding="utf-8"))
     for signature_name, signature in sorted(tf.saved_model.load(path).signatures.items()):
-        # The batch size of encoded images is recorded in the outputs only.
+        # If the input is encoded images, only the outputs have the batch size in their shapes.
         fixed = next(iter(signature.structured_outputs.values())).shape[0]
         ((input_name, spec),) = signature.structured_input_signature[1].items()
         for example in _examples(spec, metadata["image_size"]):
@@ -71,7 +71,7 @@ def _requests(path, batch_sizes):
 
 
 def _examples(spec, image_size):
-    """Return example images as an input takes them: encoded, preprocessed, or as pixels."""
+    """Return example images in the form that an input takes: encoded, preprocessed or uint8."""
     if spec.dtype == tf.string:
         return [_encoded(name) for name in _FILE_FORMATS]
     if spec.dtype.is_floating:

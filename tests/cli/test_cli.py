@@ -70,7 +70,7 @@ def test_a_run_and_its_export_predict_the_same(finished_run, photos, tmp_path, c
         ("predict PAGE PAGE", "`model` must be a complete Keras model"),
         ("export START serving --verify", "There must be an image"),
         ("convert FILE target", "`--to` must be given"),
-        ("convert FILE target.h5 --to keras", "`keras` writes .keras files"),
+        ("convert FILE target.h5 --to keras", "be `keras` only for .keras files"),
         ("convert FILE x.keras --image-size 33", "`image_size` must be a multiple"),
     ],
 )

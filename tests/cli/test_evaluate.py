@@ -59,7 +59,7 @@ def test_a_reported_accuracy_is_compared_by_its_name(model, capsys, monkeypatch)
     accuracy = float(re.search(r"accuracy: (\S+)", out)[1])
     assert out.strip().endswith(f"difference {100 * accuracy - 97:+.2f}")
     error = error_of(capsys, *arguments, "--split", "train", "--compare", "tiny")
-    assert "`compare` is for the test split" in error
+    assert "`compare` needs the test split" in error
 
 
 def test_classes_in_another_order_are_refused(tmp_path, capsys):

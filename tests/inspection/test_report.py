@@ -88,7 +88,7 @@ def test_figures_of_another_model_are_removed(tmp_path):
 def test_a_page_of_others_is_not_replaced(tmp_path):
     page = tmp_path / "index.html"
     page.write_text("my own")
-    with pytest.raises(ValueError, match="`directory` must not hold another index.html"):
+    with pytest.raises(ValueError, match="`directory` must not contain an index.html"):
         write_report(vision_transformer(**TINY), images(1, 16, 16, 3), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     assert page.read_text() == "my own"

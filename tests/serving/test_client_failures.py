@@ -112,7 +112,7 @@ def test_a_server_that_is_too_busy_is_asked_again(api, server_of_zeros, monkeypa
 
 @BOTH
 def test_another_number_of_images_is_refused(api):
-    refused = pytest.raises(OSError, match="must answer 2 images")
+    refused = pytest.raises(OSError, match="must return 2 rows")
     with answering(api, encode(api, outputs(1))) as url, Client(url) as client, refused:
         client.predict(IMAGES)
 
@@ -121,7 +121,7 @@ def test_another_version_of_the_model_takes_over():
     tensors = {name: tf.make_tensor_proto(value) for name, value in outputs(1).items()}
     bodies = [message(tensors, version) for version in (1, 2, 2, 2)]
     with answering("grpc", *bodies) as url, Client(url, timeout=20) as client:
-        with pytest.raises(OSError, match=r"with one version. Received: \[1, 2\]"):
+        with pytest.raises(OSError, match=r"use only one version. Received: \[1, 2\]"):
             client.predict(IMAGES, batch_size=1)
         assert len(client.predict(IMAGES, batch_size=1)["logits"]) == 2
 
@@ -145,5 +145,5 @@ def test_a_terminal_gets_no_control_characters(api, tmp_path, capsys):
         with pytest.raises(SystemExit):
             main(["client", str(path), "--url", url])
     printed = capsys.readouterr()
-    assert "dog\\x1b[2J" in printed.out and "answers \\x1b[2J" in printed.err
+    assert "dog\\x1b[2J" in printed.out and "returns \\x1b[2J" in printed.err
     assert "\x1b" not in printed.out + printed.err

@@ -231,7 +231,7 @@ def test_batches_that_cannot_be_predicted_are_refused(batch, message, path):
         # Logits that overflow.
         (3, 3e38, "finite logits"),
         # The softmax of one logit is always 1.
-        (1, 1, "two classes or more"),
+        (1, 1, "at least two classes"),
     ],
 )
 def test_models_whose_answers_mean_nothing_are_refused(num_classes, weight, message, tmp_path):

@@ -121,6 +121,6 @@ def test_killed_exports_leave_whole_versions_or_none(tmp_path):
 @pytest.mark.slow
 def test_a_version_cannot_contain_versions(tmp_path):
     path = export(classifier(), tmp_path)
-    with pytest.raises(ValueError, match="`directory` must be one for numbered versions"):
+    with pytest.raises(ValueError, match="`directory` must be a folder of numbered versions"):
         export(classifier(), path)
     assert not (path / "1").exists()

@@ -6,17 +6,18 @@ import numpy as np
 
 from keras_vit.inspection.figures.drawing import new_figure, save_figure, shortened
 
-# Greatest numbers of classes to name all of them, and to print the numbers of images in the cells.
+# Up to this number of classes, all of them are named.
 NAMED = 40
+# Up to this number of classes, the cells show the numbers of images.
 NUMBERED = 20
 LONGEST_NAME = 24
 
 
 def draw_confusion(matrix, class_names, path):
-    """Draw a confusion matrix: rows are classes, columns predictions, colors shares of a row.
+    """Draw a confusion matrix: one row per class, one column per predicted class.
 
-    With up to 20 classes, the cells show their numbers of images. With more than 40 classes, only
-    some names are shown.
+    Colors show the shares of the images of a class. With up to 20 classes, the cells also show
+    numbers of images. With more than 40 classes, only some names are shown.
 
     Args:
         matrix: integers `(classes, classes)` from `keras_vit.evaluation.metrics.confusion_matrix`.
@@ -27,9 +28,9 @@ def draw_confusion(matrix, class_names, path):
 
     side = 3.5 + 0.22 * min(max(len(class_names), 10), 2 * NAMED)
     axis = new_figure(side + 1, side).subplots()
-    # The row of a class without images has zeros.
+    # Divide the row of a class without images by 1, not by 0.
     shares = 100 * matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
-    # Square roots make the few percent of a common mistake visible.
+    # On a scale of square roots, mistakes of a few percent are visible.
     drawn = axis.imshow(shares, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=100))
     step = -(-len(class_names) // NAMED)
     ticks = np.arange(0, len(class_names), step)
@@ -49,7 +50,7 @@ def draw_confusion(matrix, class_names, path):
 
 
 def draw_costs(costs, path):
-    """Draw images per second and the largest batch by the image size, one line per model and task.
+    """Draw images per second and largest batch against image size, one line per model and task.
 
     Args:
         costs: list of `keras_vit.experiments.benchmark.Cost`.
@@ -79,9 +80,9 @@ def draw_costs(costs, path):
 
 
 def short_labels(names):
-    """Return a dictionary from names to labels without the sizes in parentheses.
+    """Return a dictionary from names to labels in which "..." replaces the sizes in parentheses.
 
-    If names differ only in these sizes, all names stay whole.
+    If two labels would be equal, all names are kept whole.
 
     Example:
     >>> list(short_labels(["ViT_Ti16(depth=6), none", "ViT_Ti16(depth=6), 1-D"]).values())
@@ -95,8 +96,8 @@ def draw_study(panels, title, path):
     """Draw the accuracy of each setting: one point per seed, and a bar at their mean.
 
     Args:
-        panels: dictionary from names of panels, drawn above each other, to dictionaries from names
-            of settings to lists of accuracies from 0 to 1. A list with `None` is not drawn.
+        panels: dictionary of dictionaries: `panels[panel][setting]` is a list of accuracies from 0
+            to 1, one per seed. A list with `None` is not drawn.
         title: title of the figure.
         path: path of the PNG file to write.
     """
@@ -125,14 +126,14 @@ def _draw_seeds(axis, x, points):
 
 
 def draw_scaling(exaflops, accuracies, title, path, label="Test accuracy (%)"):
-    """Draw the accuracy of models by the compute of their training, on a logarithmic axis.
+    """Draw the accuracy of models against the compute of their training, on a logarithmic axis.
 
     Args:
         exaflops: dictionary from names of models to their compute in exaFLOPs.
         accuracies: dictionary from names of models to lists of accuracies, from 0 to 1.
         title: title of the figure.
         path: path of the PNG file to write.
-        label: name of the accuracy.
+        label: label of the axis of accuracies.
 
     Reference:
         Figure 5 of the ViT paper (arXiv 2010.11929).
@@ -154,12 +155,12 @@ def draw_scaling(exaflops, accuracies, title, path, label="Test accuracy (%)"):
 
 
 def draw_data_sizes(rows, panels, title, path):
-    """Draw accuracies by the number of training images, one line per model.
+    """Draw accuracies against the number of training images, one line per model.
 
     Args:
-        rows: dictionaries, one per seed, with `model`, `images`, and accuracies from 0 to 1 in the
-            columns of the panels.
-        panels: dictionary from names of panels to their columns.
+        rows: list of dictionaries, one per training run: `model`, `images` (the number of training
+            images), and accuracies from 0 to 1.
+        panels: dictionary from names of panels to keys of the accuracies in `rows`.
         title: title of the figure.
         path: path of the PNG file to write.
 

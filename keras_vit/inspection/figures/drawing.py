@@ -1,4 +1,4 @@
-"""Draw images with a model's predictions, and the helpers of all figures.
+"""Draw images with a model's predictions, and provide helpers for all figures.
 
 Figures need matplotlib: `pip install 'keras-vit-zoo[plots]'`.
 """
@@ -23,7 +23,7 @@ SHEET_COLUMNS = 8
 MOST_MASKED = 8
 # A color in [-1, 1] that is rare in gray images and photographs.
 BLUE = (-0.3, -0.1, 0.2)
-# Opacity of the colors of classes over an image.
+# Opacity of the colors that show classes over an image.
 OPACITY = 0.6
 
 
@@ -36,7 +36,7 @@ def check_matplotlib():
 
 
 def new_figure(width, height):
-    """Return an empty figure of a size in inches; raise `ValueError` without matplotlib."""
+    """Return an empty figure of a size in inches; raise `ValueError` if matplotlib is missing."""
     check_matplotlib()
     from matplotlib.figure import Figure
 
@@ -61,18 +61,18 @@ def draw_tiles(figure, columns, pictures, titles, **style):
 
 
 def save_figure(figure, path):
-    """Write a figure atomically, by default as PNG. A `$` in a text is not a formula."""
+    """Write a figure atomically, by default as PNG. A `$` in a text does not begin a formula."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
-        # The labels of logarithmic axes are formulas, but are made later, by `savefig`.
+        # The labels of logarithmic axes, which are formulas, are made later, by `savefig`.
         if "$" in text.get_text():
             text.set_parse_math(False)
     path = pathlib.Path(path).resolve()
-    # As matplotlib does, for a path without a suffix.
+    # matplotlib would add the same suffix.
     path = path if path.suffix else path.with_suffix(".png")
     with replacing(path) as partial, warnings.catch_warnings():
-        # Class names may have emoji, which few fonts have.
+        # Class names may contain emoji, which few fonts contain.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figure.savefig(partial, dpi=120)
 
@@ -190,7 +190,7 @@ def draw_neighbors(rows, path):
 
 
 def draw_masks(images, masks, class_names, path):
-    """Draw each image, and next to it the image under its mask, with a legend of the classes.
+    """Draw each image without and with its mask, and a legend of the classes.
 
     Args:
         images: list of uint8 arrays `(height, width, 3)`.
@@ -224,8 +224,9 @@ def draw_masked_patches(predictor, batch, path):
 
     Args:
         predictor: a model from `masked_patch_predictor`.
-        batch: `(inputs, targets, sample_weights)`, a batch from `keras_vit.data.mask_patches` of
-            the predictor's target, as arrays; the first 8 images are drawn.
+        batch: `(inputs, targets, sample_weights)`, the arrays of a batch from
+            `keras_vit.data.mask_patches` with the target of the predictor. The first 8 images are
+            drawn.
         path: path of the PNG file to write.
 
     Raises:
@@ -287,7 +288,7 @@ def _join(patches, grid):
 
 
 def decode_colors(classes):
-    """Return the middle color of each class of colors.
+    """Return the color in the middle of each color class.
 
     Args:
         classes: int array `(...)` with values from 0 to 511, from

@@ -24,7 +24,7 @@ MOST_NAMED_HEADS = 16
 def draw_filters(components, shares, path):
     """Draw the principal components of filters as images.
 
-    Each component is scaled to the whole range of colors, with 0 in the middle.
+    Each component is scaled to the whole range of colors; 0 is gray.
 
     Args:
         components: array `(count, height, width, channels)` from `filter_components`, with one or
@@ -48,7 +48,7 @@ def draw_filters(components, shares, path):
 def draw_position_similarity(similarity, path):
     """Draw the similarity of position embeddings: one tile per patch, at its position.
 
-    Of a large grid, at most `MOST_TILES` rows and columns are drawn, at equal distances.
+    Of more than `MOST_TILES` rows or columns, only some are drawn, at equal distances.
 
     Args:
         similarity: array `(rows, columns, rows, columns)` from `position_similarity`.
@@ -76,10 +76,11 @@ def draw_position_similarity(similarity, path):
 
 
 def draw_attention_distance(distances, path):
-    """Draw the attention distance of each head by the depth of its block.
+    """Draw the attention distance of each head against the depth of the head's block.
 
     Args:
-        distances: array `(blocks, heads)` from `attention_distance`, in pixels; NaN is left out.
+        distances: array `(blocks, heads)` from `attention_distance`, in pixels. Heads with NaN are
+            left out.
         path: path of the PNG file to write.
 
     Reference:
@@ -106,9 +107,9 @@ def draw_attention_distance(distances, path):
 
 
 def draw_rollout(images, rollout, path, titles=None):
-    """Draw images, and next to each image its attention rollout over it.
+    """Draw each image without and with its attention rollout.
 
-    The colors range from 0 to the greatest value of each image.
+    The colors range from 0 to the greatest value in each image.
 
     Args:
         images: array `(count, height, width, channels)` in [-1, 1].
@@ -138,15 +139,15 @@ def draw_rollout(images, rollout, path, titles=None):
         # Blend colors, because the paper's mask shows nothing on dark images.
         colors = colormaps["viridis"](shares)[..., :3]
         right.imshow(0.4 * picture + 0.6 * colors)
-    figure.suptitle("Input, and attention rollout over it (dark: nothing, yellow: most)")
+    figure.suptitle("Images without and with attention rollout (dark: nothing, yellow: most)")
     save_figure(figure, path)
 
 
 def draw_heads(image, scores, grid, path, query=0):
     """Draw the attention of a token to the patches of an image, in each head of each block.
 
-    A cross marks the token if it is a patch. Each map is scaled to its greatest value, because
-    heads differ in their attention to patches.
+    A cross marks the token if it is a patch. The colors of each map range from 0 to its greatest
+    value, because some heads attend to patches much less than others.
 
     Args:
         image: array `(height, width, channels)` in [-1, 1].

@@ -1,7 +1,8 @@
 """The table of export formats, and the layout of an export's directory.
 
-`DIRECTORY/VERSION/` holds the file of its format, `model.json`, and `assets/labels.txt`. The table
-needs neither Keras nor TensorFlow: the module of a format is imported when it is used.
+`DIRECTORY/VERSION/` contains a model file such as `model.onnx`, `model.json` and
+`assets/labels.txt`. Importing this module imports neither Keras nor TensorFlow: the module that
+writes and loads a format is imported at the first use.
 """
 
 import contextlib
@@ -12,9 +13,9 @@ from collections.abc import Mapping
 
 SIGNATURES = ("bytes", "uint8", "float", "features")
 USUAL_SIGNATURES = ("bytes", "uint8", "float")
-# The limit of Protocol Buffers and FlatBuffers, less some room for the graph.
+# Protocol Buffers and FlatBuffers hold at most 2 GiB; 64 MiB are left for the graph.
 MAX_BYTES = 2**31 - 2**26
-# In the assets folder of SavedModels.
+# SavedModels store additional files in `assets`.
 LABELS = "assets/labels.txt"
 METADATA_FILE = "model.json"
 
@@ -34,8 +35,8 @@ class Precision:
     """One choice of `quantize` for a format.
 
     Args:
-        dtype: dtype in which the weights must be finite.
-        needs_images: whether calibration images are needed to measure the activations' ranges.
+        dtype: dtype in which no weight may overflow.
+        needs_images: whether calibration images are needed to measure the ranges of activations.
     """
 
     dtype: str = "float32"
@@ -44,22 +45,24 @@ class Precision:
 
 @dataclasses.dataclass(frozen=True)
 class ExportFormat:
-    """A format of exports.
+    """An export format.
 
-    Most formats take preprocessed images, and return logits or features. Formats with signatures
-    also decode and preprocess images, for TF Serving.
+    Exports take preprocessed images, and return logits or features. In a format with signatures,
+    they can also decode and preprocess images, for TF Serving.
 
     Args:
-        name: value of `format`, and name of the extra with its packages (not for `saved_model`).
+        name: value of `format`. For formats other than `saved_model`, the extra of the same name
+            installs the required packages.
         file_name: name of the file in a version's directory that identifies the format.
         module: name of the module with two functions:
-            `write(model, path, scratch, **settings)` writes the file `path` and perhaps others next
-            to it, with temporary files in the directory `scratch`. `settings` are `quantize` and
-            `images` (float32, or `None`), or the settings of `saved_model.write`.
-            `load(path, output)` returns `(run, image_shape, batch_size)`: `run` maps float32 images
-            `(n, height, width, 3)`, n > 0, to a dictionary of arrays. An `image_shape` of `None`
-            stands for a list of encoded images, and a `batch_size` of `None` for any n.
-        has_signatures: whether the format answers requests with encoded images.
+            `write(model, path, scratch, **settings)` writes the file `path`, and may write others
+            next to it and temporary files in the directory `scratch`. `settings` are `quantize` and
+            `images` (calibration images, float32, or `None`), or those of `saved_model.write`.
+            `load(path, output)` returns `(run, image_shape, batch_size)`: the function `run` maps
+            float32 images `(batch_size, *image_shape)` to a dictionary of arrays. If `batch_size`
+            is `None`, `run` takes one image or more. If `image_shape` is `None`, `run` takes a list
+            of encoded images. `output` is `"logits"`, `"features"`, or `None` for the default.
+        has_signatures: whether the format has the signatures of `keras_vit.export`.
         precisions: the choices of `quantize`, a dictionary from names to `Precision`.
         max_bytes: greatest size of the weights in float32; `None` for no limit.
     """
@@ -79,7 +82,7 @@ class ExportFormat:
 
 _HALF = {"float16": Precision(dtype="float16")}
 _CALIBRATED = {"int8": Precision(needs_images=True)}
-_ROWS = (
+_FORMATS = (
     ExportFormat("saved_model", "saved_model.pb", f"{__name__}.saved_model", has_signatures=True),
     ExportFormat("onnx", "model.onnx", f"{__name__}.onnx", precisions={**_CALIBRATED, **_HALF}),
     ExportFormat(
@@ -96,14 +99,14 @@ _ROWS = (
         precisions={**_CALIBRATED, **_HALF, "bfloat16": Precision(dtype="bfloat16")},
     ),
 )
-# To add a format, add a module to this folder and a row here.
-FORMATS = {row.name: row for row in _ROWS}
+# To add a format, add a module to this folder and an entry to `_FORMATS`.
+FORMATS = {each.name: each for each in _FORMATS}
 
 
 def format_of(version):
     """Return the `ExportFormat` of a version, or `None` for a directory without a model."""
-    rows = (row for row in FORMATS.values() if (version / row.file_name).is_file())
-    return next(rows, None)
+    found = (each for each in FORMATS.values() if (version / each.file_name).is_file())
+    return next(found, None)
 
 
 def write_labels(version, class_names):
@@ -121,26 +124,26 @@ def version_folders(directory):
 
 
 def find_export(path):
-    """Return the directory of the version of an export at a path, or `None` for other paths.
+    """Return the directory of an export's version, or `None` if a path is not an export.
 
     Args:
-        path: path of a version, of a file that identifies its format, or of a directory of
-            versions, for its newest version.
+        path: path of a version, of its model file, or of a directory of versions; the newest
+            version is then returned.
     """
     path = pathlib.Path(path).expanduser()
-    if path.is_file() and any(path.name == row.file_name for row in FORMATS.values()):
+    if path.is_file() and any(path.name == each.file_name for each in FORMATS.values()):
         return path.parent
     if format_of(path):
         return path
-    # As in TF Serving, "007" is version 7, and if the newest version is broken, none is used.
+    # As in TF Serving, "007" is version 7, and a broken newest version is an error.
     versions = version_folders(path)
     if not any(format_of(folder) for _, folder in versions):
         return None
     newest = [folder for number, folder in versions if number == versions[-1][0]]
     if len(newest) > 1 or not format_of(newest[0]):
         raise ValueError(
-            "The newest version of an export must be one directory with "
-            f"{', '.join(row.file_name for row in FORMATS.values())}; to use another version, give "
-            f"its path. Received: {', '.join(map(str, newest))}"
+            "The newest version of an export must be one directory with one of the files "
+            f"{', '.join(each.file_name for each in FORMATS.values())}. To use another version, "
+            f"pass the path of that version. Received: {', '.join(map(str, newest))}"
         )
     return newest[0]

@@ -1,4 +1,4 @@
-"""Write a model as a TensorFlow graph for the converters of the other formats."""
+"""Write a model as a TensorFlow graph for the converters to ONNX, LiteRT and OpenVINO."""
 
 import json
 import os
@@ -18,17 +18,16 @@ SIGNATURE = "serving_default"
 
 @keras.saving.register_keras_serializable("keras_vit")
 def gelu_erf(x):
-    """GELU in terms of erf: TensorFlow uses erfc, which ONNX does not have."""
+    """Compute GELU with erf. TensorFlow's GELU uses erfc, which ONNX does not have."""
     return 0.5 * x * (1.0 + ops.erf(x * 0.5**0.5))
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class UnfusedZeroPadding2D(keras.layers.ZeroPadding2D):
-    """Zero padding that stays zero before a max-pooling.
+    """Zero padding that ONNX Runtime does not merge with a max-pooling.
 
-    ONNX Runtime merges a padding and the pooling after it into one operation, which pads with minus
-    infinity (microsoft/onnxruntime#18136) and changes BiT's logits by 1e-3. It does not recognize
-    zeros that are concatenated.
+    The merged operation would pad with minus infinity (microsoft/onnxruntime#18136), and change
+    BiT's logits by 1e-3. ONNX Runtime does not recognize concatenated zeros as padding.
     """
 
     def call(self, inputs):
@@ -40,7 +39,7 @@ class UnfusedZeroPadding2D(keras.layers.ZeroPadding2D):
 
 
 def portable(model):
-    """Copy a model, to compute in float32 with operations that every format has.
+    """Return a copy of a model that computes in float32, with operations that every format has.
 
     All weights of the copy are trainable, except the states of random generators.
     """
@@ -65,18 +64,18 @@ def float32_bytes(model):
 def write_graph(model, path, with_weights=True, sums_by_matmul=False):
     """Write a model as a SavedModel that a converter can read.
 
-    Its one signature maps `images`, float32 `(batch, height, width, 3)`, to the logits or the
+    The only signature maps `images`, float32 `(batch, height, width, 3)`, to the logits or the
     features, float32 `(batch, ...)`. Converters can read TensorFlow's operations, but not the XLA
-    call that JAX exports: on the other backends a subprocess writes the graph with TensorFlow.
+    call that JAX exports. On other backends, a subprocess that uses TensorFlow writes the graph.
 
     Args:
         model: result of `portable`.
         path: path of the SavedModel's directory, which must not exist.
         with_weights: whether the graph contains the weights. If not, it has inputs `weight_0`,
             `weight_1` ... in the order of `model.trainable_variables`.
-        sums_by_matmul: whether GroupNorm computes sums as matrix products, as in TensorFlow.
-            OpenVINO transposes the images around each product, which takes as long as the
-            convolutions.
+        sums_by_matmul: whether GroupNorm computes sums as matrix products, as usual with
+            TensorFlow. OpenVINO would transpose the images around each product, which takes as
+            long as the convolutions.
     """
     options = {"with_weights": with_weights, "sums_by_matmul": sums_by_matmul}
     if keras.backend.backend() == "tensorflow":
@@ -85,7 +84,7 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
     with tempfile.TemporaryDirectory(dir=pathlib.Path(path).parent) as scratch:
         file = pathlib.Path(scratch) / "model.keras"
         model.save(file)
-        # Hide the accelerator, whose memory this process uses: a conversion does not need it.
+        # Hide the accelerator: this process uses its memory, and a conversion does not need it.
         environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, "-m", __name__, file, path, json.dumps(options)]
         command = [str(part) for part in command]

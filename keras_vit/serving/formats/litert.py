@@ -10,8 +10,9 @@ from keras_vit.serving.formats.graph import portable, write_graph
 def write(model, path, scratch, quantize, images):
     """Write a model as a LiteRT file; see `ExportFormat`.
 
-    In int8, the weights are int8 and the ranges of the activations are measured in each call. With
-    calibrated ranges, LayerNorm and softmax would be int8 too, and less accurate.
+    With `quantize="int8"`, the weights are int8 and the ranges of the activations are measured in
+    each call. With calibrated ranges, LayerNorm and softmax would be computed in int8, and be less
+    accurate.
     """
     write_graph(portable(model), scratch / "graph")
     converter = tf.lite.TFLiteConverter.from_saved_model(str(scratch / "graph"))
@@ -26,7 +27,7 @@ def load(path, output):
     """Load a LiteRT file; see `ExportFormat`."""
     from ai_edge_litert.interpreter import Interpreter
 
-    # The default is one thread.
+    # By default LiteRT uses one thread.
     interpreter = Interpreter(str(path), num_threads=os.cpu_count())
     answer = interpreter.get_signature_runner()
     ((name, images),) = answer.get_input_details().items()

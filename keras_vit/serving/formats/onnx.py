@@ -1,4 +1,4 @@
-"""ONNX: the file `model.onnx`, for ONNX Runtime and others."""
+"""ONNX: the file `model.onnx`, for ONNX Runtime and other runtimes."""
 
 import onnx
 import tensorflow as tf
@@ -16,10 +16,10 @@ SMALL_BYTES = 1024
 def write(model, path, scratch, quantize, images):
     """Write a model as an ONNX file; see `ExportFormat`.
 
-    If the weights take more than `MAX_BYTES`, they are in `model.onnx.data`.
+    If the weights take more than `MAX_BYTES`, they are written to `model.onnx.data`.
     """
-    # In int8, ONNX Runtime takes 27 ms for an image of BiT with matrix products, and 40 ms without.
-    # In float32 it is faster without.
+    # With sums as matrix products, BiT in int8 takes 27 instead of 40 ms per image. In float32 it
+    # would be slower.
     converted = convert(portable(model), scratch, sums_by_matmul=quantize == "int8")
     if quantize is not None:
         file = scratch / "float32.onnx"
@@ -33,8 +33,8 @@ def write(model, path, scratch, quantize, images):
 def convert(model, scratch, sums_by_matmul=False):
     """Convert a result of `portable` to an `onnx.ModelProto` with the input `images`.
 
-    The weights are added after the conversion: tf2onnx would copy them in each of its passes, and
-    take forty times the memory of the model. `sums_by_matmul` is as in `write_graph`.
+    The weights are added after the conversion. Otherwise tf2onnx would copy them in each of its
+    passes, and take forty times the memory of the model. `sums_by_matmul` is as in `write_graph`.
     """
     import tf2onnx
 
@@ -80,8 +80,8 @@ def save(model, path):
 def in_int8(path, images, is_large):
     """Return a model that multiplies activations and weights in int8.
 
-    Products of activations with each other, as in attention, stay float32: they take
-    little time, and would cause most of the error.
+    Products of activations with each other, as in attention, stay float32: they take little time,
+    and would cause most of the error in int8.
     """
     from onnxruntime.quantization import QuantType, quantize_static
 
@@ -109,8 +109,8 @@ def in_int8(path, images, is_large):
 def in_float16(path, is_large):
     """Return a model in float16, except its input, its output and nodes that would overflow.
 
-    Normalizations compute squares of values that can exceed 255 in large models. They stay float32,
-    as does the softmax, like under Keras's mixed precision.
+    Normalizations square values, which overflow above 255; large models have such values.
+    Normalizations and the softmax stay float32, as in Keras's mixed precision.
     """
     from onnxruntime.transformers.float16 import convert_float_to_float16
     from onnxruntime.transformers.onnx_model import OnnxModel
@@ -118,13 +118,13 @@ def in_float16(path, is_large):
     prepared = _prepare(path, is_large)
     graph = onnx.load(prepared, load_external_data=False).graph
     exact = [node.name for node in graph.node if "norm" in node.name or node.op_type == "Softmax"]
-    # The shapes of a large model can only be inferred from a path.
+    # Pass a path: the shapes of a large model cannot be inferred in memory.
     model = convert_float_to_float16(str(prepared), keep_io_types=True, node_block_list=exact)
-    # An input that two float32 nodes share is converted twice, under the same name.
+    # If two float32 nodes share an input, there are two equal nodes that cast it. Remove one.
     nodes = {node.output[0]: node for node in model.graph.node}
     del model.graph.node[:]
     model.graph.node.extend(nodes.values())
-    # Values between two float32 nodes would pass through float16.
+    # Remove casts to float16 and back between two float32 nodes.
     result = OnnxModel(model)
     result.remove_cascaded_cast_nodes()
     result.topological_sort()
@@ -138,7 +138,7 @@ class ImageReader:
         self.batches = iter(images[:, None])
 
     def get_next(self):
-        """Return the next input, `None` after the last."""
+        """Return the input for the next image, or `None` after the last image."""
         image = next(self.batches, None)
         return None if image is None else {"images": image}
 

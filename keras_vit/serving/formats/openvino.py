@@ -8,7 +8,7 @@ from openvino import opset13
 from keras_vit.models.structure import has_blocks
 from keras_vit.serving.formats.graph import portable, write_graph
 
-# The field of an OpenVINO file for the precision in which to compute it.
+# The field of an OpenVINO file that records the precision in which to run the model.
 PRECISION_KEY = ["runtime_options", "INFERENCE_PRECISION_HINT"]
 
 
@@ -25,7 +25,7 @@ def write(model, path, scratch, quantize, images):
             subset_size=len(images),
             # Allow asymmetric ranges, as NNCF does for Transformers by default.
             preset=nncf.QuantizationPreset.MIXED,
-            # NNCF treats outliers in Transformers specially.
+            # For Transformers, NNCF handles outliers in the activations.
             model_type=nncf.ModelType.TRANSFORMER if has_blocks(model) else None,
         )
     elif quantize == "bfloat16":
@@ -35,7 +35,7 @@ def write(model, path, scratch, quantize, images):
 
 
 def _keep_weights_in_bfloat16(model):
-    """Round the kernels to bfloat16, and record to compute the model in bfloat16."""
+    """Round the kernels to bfloat16, and record that the model runs in bfloat16."""
     for node in model.get_ordered_ops():
         is_constant = node.get_type_name() == "Constant"
         if is_constant and node.get_element_type() == ov.Type.f32 and node.data.ndim > 1:
@@ -50,7 +50,7 @@ def _keep_weights_in_bfloat16(model):
 def load(path, output):
     """Load OpenVINO files; see `ExportFormat`."""
     model = _core().read_model(path)
-    # On CPUs with bfloat16 instructions, OpenVINO would use them for a float32 model too.
+    # By default OpenVINO would run a float32 model in bfloat16 on CPUs that support it.
     has_precision = model.has_rt_info(PRECISION_KEY)
     precision = model.get_rt_info(PRECISION_KEY).value if has_precision else "f32"
     compiled = _core().compile_model(model, "CPU", {PRECISION_KEY[-1]: precision})
@@ -69,7 +69,7 @@ def load(path, output):
 def _core():
     """Return one `openvino.Core` for the process.
 
-    When OpenVINO 2026.4 unloads its CPU plugin, it frees the thread's signal stack, and a later
-    Ctrl-C would crash the process.
+    If a core were deleted, OpenVINO 2026.4 would unload its CPU plugin and free the thread's signal
+    stack. A later Ctrl-C would then crash the process.
     """
     return ov.Core()

@@ -14,7 +14,7 @@ from keras_vit.models.inference import for_inference
 from keras_vit.models.structure import output_name, representation, stored_size, token_stride
 from keras_vit.serving.formats import write_labels
 
-# Number of images that are decoded in parallel, if there are enough threads.
+# Greatest number of images that are decoded in parallel.
 _IN_PARALLEL = 16
 
 
@@ -22,8 +22,8 @@ def write(model, path, scratch, *, signatures, **settings):
     """Write a SavedModel; see `ExportFormat` and, for the settings, `_Served`."""
     if keras.backend.backend() == "torch":
         raise ValueError(
-            "A SavedModel needs the backend tensorflow or jax: save the model as a .keras file and "
-            "export it there. Received: the backend torch"
+            "A SavedModel needs the backend tensorflow or jax: save the model as a .keras file, "
+            "and export that file with one of them. Received: the backend torch"
         )
     model = for_inference(model)
     answering = in_tensorflow(model, scratch / "model", settings["batch_size"])
@@ -34,7 +34,7 @@ def write(model, path, scratch, *, signatures, **settings):
         served,
         str(path.parent),
         signatures=dict(zip(names, functions, strict=True)),
-        # An export is not trained, and gradients of functions from JAX cannot be saved.
+        # An export needs no gradients, and those of functions from JAX cannot be saved.
         options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
     )
 
@@ -48,15 +48,15 @@ class _Served(tf.Module):
         image_size: `(height, width)` to which images are resized.
         scratch: directory for the file of the class names, which must exist until the object is
             saved.
-        image_spec: the `ImageSpec`.
+        image_spec: the `ImageSpec` of the model.
         class_names: list of the names; `None` for a model without a head.
         thresholds: as in `ImageModel`.
         top_k: as in `keras_vit.export`.
         batch_size: as in `keras_vit.export`.
-        flags_bad_images: whether bad images are flagged.
+        flags_bad_images: whether `on_bad_image` is `"flag"`.
     """
 
-    # An attribute, so that its variables are saved.
+    # TensorFlow saves the variables of attributes.
     model: tf.Module
     image_size: tuple[int, int]
     scratch: dataclasses.InitVar[pathlib.Path]
@@ -78,7 +78,7 @@ class _Served(tf.Module):
     def signature(self, name):
         """Return the `tf.function` of one of `SIGNATURES`."""
         count, preprocessed = self.batch_size, self.model.answer.input_signature[0].shape
-        # TensorFlow does not check a fixed number of strings; `_decode` does.
+        # TensorFlow would not check the number of strings; `_decode` checks it.
         arguments = {
             "bytes": (self.answer_bytes, (None,), "string", "image_bytes"),
             "uint8": (self.answer_uint8, (count, None, None, 3), "uint8", "images"),
@@ -95,7 +95,7 @@ class _Served(tf.Module):
         return self._flagged(self._answer(images), is_bad)
 
     def answer_uint8(self, images):
-        """Classify images of one size, with values from 0 to 255."""
+        """Classify uint8 images of the same size."""
         images = tf.ensure_shape(images, images.shape)
         return self._answer(evaluation_image(images, self.image_size, self.image_spec))
 
@@ -103,12 +103,12 @@ class _Served(tf.Module):
         """Classify preprocessed images; refuse values that cannot be preprocessed pixels."""
         # TensorFlow does not check the shape that a loaded signature receives.
         images = tf.ensure_shape(images, images.shape)
-        # `reduce_max` may ignore NaN.
+        # Replace NaN, which `reduce_max` may ignore.
         sizes = tf.where(tf.math.is_nan(images), np.inf, tf.abs(images))
         largest = tf.reduce_max(sizes)
         refused = tf.debugging.Assert(
             largest <= MAX_NORMALIZED,
-            ["`images` must be in [-1, 1]. Received: values up to (inf is NaN, too)", largest],
+            ["`images` must be in [-1, 1]. Received: values up to (inf for NaN)", largest],
         )
         with tf.control_dependencies([refused]):
             return self._answer(tf.identity(images))
@@ -127,7 +127,7 @@ class _Served(tf.Module):
             return {"logits": logits, "masks": tf.argmax(logits, -1, tf.int32)}
         is_multilabel = self.thresholds is not None
         probabilities = tf.sigmoid(logits) if is_multilabel else tf.nn.softmax(logits)
-        # Rank the logits: two probabilities can be 1 where the logits differ.
+        # Rank the logits: two different logits can both have the probability 1.
         classes = tf.math.top_k(logits, self.top_k).indices
         answer = {
             "logits": logits,
@@ -156,7 +156,7 @@ class _Served(tf.Module):
             .enumerate()
             .map(read, num_parallel_calls=_IN_PARALLEL)
             .ignore_errors()
-            # One more image, so that there is a batch even if all images are bad.
+            # Append an image, so that the batch is not empty if all images are bad.
             .concatenate(tf.data.Dataset.from_tensors((count, tf.zeros(shape))))
         )
         numbers, images = decoded.batch(count + 1).get_single_element()
@@ -167,7 +167,7 @@ class _Served(tf.Module):
         return images, tf.ensure_shape(tf.equal(is_good, 0), (self.batch_size,))
 
     def _flagged(self, outputs, is_bad):
-        """Return the outputs with zeros for bad images and with `is_bad`, or refuse bad images."""
+        """Set the outputs of bad images to zeros and add `is_bad`, or reject the request."""
         if not self.flags_bad_images:
             message = "Images that cannot be decoded, by their index in the batch:"
             refused = tf.debugging.Assert(
@@ -188,10 +188,10 @@ def _like(is_bad, output):
 
 
 def in_tensorflow(model, path, batch_size):
-    """Convert a model to a TensorFlow object that holds its weights.
+    """Convert a model to a TensorFlow object with the model's weights and a function `answer`.
 
-    Its `answer` is a function from preprocessed images to a dictionary of `features`, and `logits`
-    if the model has a head. `path` is a directory that does not exist, for temporary files.
+    `answer` maps preprocessed images to a dictionary of `features` and, if the model has a head,
+    `logits`. `path` must not exist; it becomes a directory of temporary files.
     """
     outputs = {"features": representation(model, ("head",)), output_name(model): model.outputs[0]}
     as_float32 = keras.layers.Activation("linear", dtype="float32")
@@ -208,9 +208,10 @@ def in_tensorflow(model, path, batch_size):
 
 
 def _from_jax(model, images, path):
-    """Convert a model from JAX, with Keras's `ExportArchive`.
+    """Convert a JAX model with Keras's `ExportArchive`.
 
-    The archive adds its own signatures, so the model is written to a file and loaded again.
+    The archive would add signatures to the export, so it is written to a directory and loaded from
+    there.
     """
     archive = keras.export.ExportArchive()
     # By default JAX exports only for the platform it runs on.
@@ -225,10 +226,10 @@ def _from_jax(model, images, path):
 
 
 def load(path, output):
-    """Load the signature that returns an output, by default `logits` or else `features`.
+    """Load the signature that returns `output`; see `ExportFormat`.
 
-    A signature that takes encoded images is preferred, then preprocessed images, then pixels. See
-    `ExportFormat`.
+    By default it returns `logits`, or `features` if no signature returns logits. A signature that
+    takes encoded images is preferred, then one for preprocessed images, then one for uint8 images.
     """
     loaded = tf.saved_model.load(str(path.parent))
     signatures = {}
@@ -240,20 +241,20 @@ def load(path, output):
         if signatures:
             break
     else:
-        raise ValueError(f"it has no signature of images that returns {output or 'logits'}")
+        raise ValueError(f"no signature takes images and returns {output or 'logits'}")
     dtype = next(dtype for dtype in (tf.string, tf.float32, tf.uint8) if dtype in signatures)
     key, argument, shape, name = signatures[dtype]
-    # The batch size of encoded images is recorded in the outputs only.
+    # If the input is encoded images, only the outputs have the batch size in their shapes.
     batch_size = loaded.signatures[key].structured_outputs[name].shape[0]
 
     def run(images):
-        # A signature works only while the loaded object exists.
+        # Keep a reference to `loaded`: its signatures work only while it exists.
         outputs = loaded.signatures[key](**{argument: tf.constant(images)})
         if "is_bad" in outputs and np.any(outputs["is_bad"]):
             raise ValueError("The export cannot decode an image")
         return {name: outputs[name]}
 
     if dtype == tf.uint8:
-        # Pixels of different sizes cannot be in one request.
+        # One request cannot contain images of different sizes.
         return lambda files: run(np.stack([decode(files[0])] * (batch_size or 1))), None, 1
     return run, None if dtype == tf.string else tuple(shape[1:]), batch_size

@@ -119,8 +119,8 @@ def test_export_and_predictions_agree(workdir, data, tmp_path, capsys):
     ("command", "message"),
     [
         ("train --loss softmax", "loss"),
-        ("evaluate RUN --confusion a.csv", "are for images of one class each"),
-        ("evaluate RUN --compare ViT_L16/jft300m/cifar10", "are for images of one class each"),
+        ("evaluate RUN --confusion a.csv", "need one class per image"),
+        ("evaluate RUN --compare ViT_L16/jft300m/cifar10", "need one class per image"),
         ("evaluate RUN --data PHOTOS", "must have the model's 3 classes"),
     ],
 )

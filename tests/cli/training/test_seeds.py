@@ -46,7 +46,7 @@ def test_evaluate_prints_the_mean_of_the_runs(seeds, tmp_path, capsys):
     assert float(found[1]) == pytest.approx(statistics.mean(single), abs=1e-4)
     assert float(found[2]) == pytest.approx(statistics.stdev(single), abs=1e-4)
     message = error_of(capsys, "evaluate", seeds, "--confusion", tmp_path / "confusion.csv")
-    assert "are for one run" in message
+    assert "need a single run" in message
 
 
 @pytest.mark.examples

@@ -67,7 +67,7 @@ def test_the_masks_of_a_dataset_are_drawn(trained, tmp_path, capsys, monkeypatch
         ("train finetune DATA --image-size 24", "These images need"),
         ("train segment --data digits", "needs a dataset with masks"),
         ("predict RUN photos --masks seen --output files", "exclude each other"),
-        ("predict RUN digits --masks seen", "`masks` is for image files"),
+        ("predict RUN digits --masks seen", "`masks` needs image files"),
         ("evaluate RUN --confusion confusion.csv", "Received: confusion for 'masks:"),
     ],
 )

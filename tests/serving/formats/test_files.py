@@ -128,7 +128,7 @@ def test_weights_of_a_large_onnx_model_are_in_a_second_file(tmp_path, monkeypatc
 def test_litert_refuses_large_models(tmp_path, monkeypatch):
     small = dataclasses.replace(FORMATS["litert"], max_bytes=1000)
     monkeypatch.setitem(FORMATS, "litert", small)
-    with pytest.raises(ValueError, match="holds models of less than"):
+    with pytest.raises(ValueError, match="holds less than"):
         export(small_classifier("token"), tmp_path, format="litert")
     assert not list(tmp_path.iterdir())
 
