@@ -98,7 +98,10 @@ def test_a_row_of_the_class_token_that_makes_a_square_grid_one_too_large(tmp_pat
     model = from_checkpoint(path, image_size=(24, 40))
     loaded = ops.convert_to_numpy(model.get_layer("position_embedding").embedding.value)
     np.testing.assert_array_equal(loaded, table[:, 1:])
-    assert "a grid of (3, 5) and 1 prefix rows, but (4, 4) and 0 fit too" in caplog.text
+    assert (
+        "a grid of (3, 5) and 1 prefix rows, but a grid of (4, 4) and 0 prefix rows would fit too"
+        in caplog.text
+    )
     assert from_checkpoint(path).input_shape == (None, 32, 32, 3)
 
 

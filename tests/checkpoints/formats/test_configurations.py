@@ -22,7 +22,11 @@ PE = "vit_pe_core_base_patch16_224"
 OTHERS = [
     ("timm_token.safetensors", {**BASE, "num_features": 768}, "`num_features` .* 48"),
     ("timm_token.safetensors", {**BASE, "num_classes": 512}, "`num_classes` .* 10"),
-    ("timm_token.safetensors", {"model_type": "vit"}, "next to weights of timm must be their own"),
+    (
+        "timm_token.safetensors",
+        {"model_type": "vit"},
+        "next to weights of timm must be a file of timm",
+    ),
     ("timm_token.safetensors", {"learning_rate": 0.1}, "move it away .*'learning_rate'"),
     ("timm_token.safetensors", {**BASE, "model_args": [1]}, "`model_args` of .* JSON object"),
     (
@@ -47,7 +51,7 @@ OTHERS = [
     ("hf_classifier", {"hidden_act": "mish"}, "`hidden_act` of the file's config.json"),
     # DINOv2 computes a square grid from the number of positions.
     ("hf_dinov2_classifier", {"image_size": [16, 64]}, "`image_size` .* square for DINOv2"),
-    ("hf_classifier/model.safetensors", BASE, "next to weights of transformers must be their own"),
+    ("hf_classifier/model.safetensors", BASE, "must be a file of transformers"),
 ]
 
 
