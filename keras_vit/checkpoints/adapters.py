@@ -101,7 +101,7 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
 def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Assign the matrices of LoRA and the head from a file of `save_adapter` or of peft.
 
-    The class names and thresholds of the model are set to those of the file, or to `None` if peft
+    The class names and thresholds of the model are read from the file, or become `None` if peft
     wrote the file.
 
     Args:

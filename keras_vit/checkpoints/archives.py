@@ -30,7 +30,7 @@ DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 
 
 def open_archive(path, openers=()):
-    """Open the arrays at a path: `.npz`, `.safetensors` (also sharded), `.h5`, or a directory.
+    """Open the arrays at a path: `.npz`, `.safetensors` (or shards), `.h5`, or a directory.
 
     `openers` are pairs of a suffix and the function that opens such files.
     """

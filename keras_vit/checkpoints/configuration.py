@@ -17,7 +17,7 @@ SHARD_INDEX = f"{MODEL}.index.json"
 TF_MODEL = "tf_model.h5"
 PREPROCESSOR = "preprocessor_config.json"
 CONFIGURATION = ("config.json", PREPROCESSOR)
-# transformers 5 writes this file instead if the model also processes texts.
+# transformers 5 writes this file instead of `PREPROCESSOR` if the model also processes texts.
 PROCESSOR = "processor_config.json"
 
 
@@ -61,7 +61,7 @@ def valid_class_names(names, num_classes, path):
     """Return the recorded class names of the weights in `path` as a tuple, or `None`.
 
     Log a warning and return `None` if the names are not valid for `num_classes` classes. If several
-    classes share a name, as in ImageNet, the number of the class is appended to it.
+    classes share a name, as in ImageNet, the number of the class is appended to the name.
     """
     if not names or not num_classes:
         return None

@@ -1,8 +1,8 @@
 """Fit position embeddings of files to models: prefix rows, grid of patches, and image size.
 
-The position embedding of a model has one row per token: class token, registers, patches. That of a
-file has rows for all tokens (vit_jax, transformers), or only for the patches (big_vision, DeiT III,
-DINOv2). The rows before those of the patches are the prefix.
+The position embedding of a model has one row per token: class token, registers, patches. A file has
+rows for all tokens (vit_jax, transformers), or only for the patches (big_vision, DeiT III, DINOv2).
+The rows before the rows of the patches are the prefix.
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ def position_rows(num_rows, counts, known=None, expected=None):
     `counts` are the possible numbers of prefix rows, the likeliest first. `known` is the grid that
     the file records, and `expected` is the grid that the caller expects. For each count, the grid
     is the first that fits of `known`, a square, and `expected`. If several counts fit, the grid
-    `known` is preferred, and then `expected`; log a warning if it is not `known`. Return `None` if
-    no grid fits.
+    `known` is preferred, and then `expected`; log a warning if the chosen grid is not `known`.
+    Return `None` if no grid fits.
 
     Example:
     >>> position_rows(197, counts=(1, 0))
@@ -121,7 +121,7 @@ def rows_for_model(checkpoint, shapes, grid, stride=None):
 
     Return `None` if the file or the model has no position embedding. Raise an error if their grids
     differ. `stride` is the distance of patches in pixels, or `None` for a model that was built from
-    the file, whose grid therefore is the model's.
+    the file and therefore has the same grid.
     """
     table = checkpoint.shape_of(POSITIONS)
     if POSITIONS not in shapes or table is None or len(table) != 3:

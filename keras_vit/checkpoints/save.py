@@ -104,7 +104,7 @@ def save_checkpoint(
         class_names = check_class_names(class_names, num_classes=options.num_classes)
     check_finite(model, dtype="float32")
     is_directory = path.suffix != format.suffix
-    # A file that is written without JSON files will be read with those of its directory.
+    # A file that is written without JSON files will be read with the JSON files next to it.
     uses_existing = format.config_files and not is_directory
     existing = read_configuration(path.parent) if uses_existing else ({}, {})
     image_spec = image_spec_of(model)
@@ -169,7 +169,7 @@ def as_files(model, options, format, image_spec, class_names=None, existing=None
     """Return the layout in which a model is written, the arrays, and the JSON files by name.
 
     The layout is the first of `_candidates` that can describe the model. `existing` are the
-    contents of the JSON files that are already next to a file of weights; no others are returned.
+    contents of the JSON files that are already next to a file of weights; `None` to make new ones.
     """
     values, errors = values_of(model), []
     for layout in _candidates(format, values, getattr(model, "layout", None)):
@@ -216,7 +216,7 @@ def format_for(model, suffix):
     """Return the name of the layout in which to write a model to a file with this suffix.
 
     The layout must be able to describe the model, with a row of its weight map for each variable.
-    Prefer the layout that the model was read from. If none is able, return the first.
+    Prefer the layout that the model was read from. If no layout is able, return the first layout.
     """
     options = options_of(model).resolved()
     paths = [variable.path for variable in model.weights]
@@ -253,7 +253,7 @@ def _target_path(path, format):
 
 
 def _check_no_conflict(path, files):
-    """Raise an error if existing files would be read together with the new files, or instead."""
+    """Raise an error if existing files would be read with the new files or instead of them."""
     reasons = {PROCESSOR: f"is read instead of {PREPROCESSOR}"} if PREPROCESSOR in files else {}
     if path.name == TF_MODEL:
         reasons |= dict.fromkeys((MODEL, SHARD_INDEX), f"is read instead of {TF_MODEL}")
@@ -382,7 +382,7 @@ def lost_options(arrays, configuration, options, format):
 
     Args:
         arrays: the arrays of the file by name.
-        configuration: contents of its `config.json` and its `preprocessor_config.json`.
+        configuration: contents of the file's `config.json` and `preprocessor_config.json`.
         options: options of the model.
         format: the `Format` of the file.
 
@@ -402,7 +402,7 @@ def lost_options(arrays, configuration, options, format):
     read_size = _read_option("image_size", checkpoint, num_heads)
     if checkpoint.shape_of(POSITIONS) is not None and read_size not in (None, size):
         raise _not_describable(format, options, ["image_size"])
-    # The arrays show whether a model has these two.
+    # The arrays show whether a model has a LayerScale and a bias of the patch projection.
     ignored = {"layer_scale", "patch_bias"}
     positions = getattr(options, "position_embedding", None)
     if positions == "sincos2d" and positions not in format.position_embeddings:
@@ -411,7 +411,7 @@ def lost_options(arrays, configuration, options, format):
     compared = [name for name in (*options.names(), *options.names("size")) if name not in ignored]
     lost = {name: value for name, (_, value) in option_differences(options, read, compared).items()}
     logged = {"epsilon"}
-    # The two GELUs differ little, so reading one as the other is not an error.
+    # The two GELUs differ little, so reading the wrong GELU is not an error.
     if "gelu" in str(getattr(options, "activation", "")):
         logged.add("activation")
     if fatal := sorted(set(lost) - logged):

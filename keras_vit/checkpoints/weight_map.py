@@ -34,7 +34,7 @@ class Row:
 
 
 def layer(source, target, kernel="identity", bias="identity", names=("kernel", "bias")):
-    """Return the rows of a layer's kernel and bias; `kernel` and `bias` are transforms."""
+    """Return the rows of a layer's kernel and bias; `kernel` and `bias` name transforms."""
     return (
         Row(f"{source}{names[0]}", f"{target}/kernel", kernel),
         Row(f"{source}{names[1]}", f"{target}/bias", bias),
@@ -80,7 +80,7 @@ def packed(source, target, names=QUERY_KEY_VALUE):
 
 @dataclasses.dataclass(frozen=True)
 class StoredArray:
-    """The name of an array in a file, and, if it stacks all blocks, the index along axis 0."""
+    """The name of an array in a file, and an index along axis 0 if the array stacks all blocks."""
 
     name: str
     index: int | None = None

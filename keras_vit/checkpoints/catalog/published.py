@@ -81,8 +81,8 @@ def _imagenet21k(variant, file, representation_size):
 def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
     """Return the row of a fine-tuned file of the ViT paper.
 
-    The accuracies at 224 pixels in the README are those of these files. The accuracies at 384
-    pixels are those of other runs.
+    In the README, accuracies at 224 pixels were measured with these files, and accuracies at 384
+    pixels in other runs.
     """
     url = f"gs://vit_models/imagenet21k+imagenet2012/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 1000, accuracy=accuracy, source=VIT_README)
@@ -136,7 +136,7 @@ def _siglip(variant, tag, file, image_size):
 
 
 def _bit(variant, tag, file, image_size, num_classes, accuracy=None, source=BIT_README):
-    """Return a row of Big Transfer (arXiv 1912.11370) and its distilled models (2106.05237)."""
+    """Return a row of Big Transfer (arXiv 1912.11370) or of its distilled models (2106.05237)."""
     url = f"gs://bit_models/{file}.npz"
     fields = {"activation": "relu", "accuracy": accuracy, "source": source}
     return Checkpoint(variant, tag, url, image_size, num_classes, **fields)
@@ -260,7 +260,7 @@ def _dinov2(variant, size, linear_accuracy, linear_accuracy_with_registers):
 
 
 def _dinov3(variant, name, tag="dinov3", data="lvd1689m", activation="gelu"):
-    """Return a row of DINOv3 (arXiv 2508.10104); its repositories are gated."""
+    """Return a row of DINOv3 (arXiv 2508.10104); downloads require an access request."""
     url = f"hf://facebook/dinov3-{name}-pretrain-{data}"
     fields = {"activation": activation, "license": "dinov3-license", "source": DINOV3_README}
     return Checkpoint(variant, tag, url, 224, 0, position_embedding="rotary", **fields)

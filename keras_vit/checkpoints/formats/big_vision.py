@@ -2,7 +2,7 @@
 
 Both layouts hold flattened parameters of Flax. The first files of vit_jax numbered the layers of a
 block by their position; later code numbers the layers of each class. All names are first changed to
-those of big_vision, as in the function `fix_old_checkpoints` of `big_vision/models/vit.py`.
+the names in big_vision, as in the function `fix_old_checkpoints` of `big_vision/models/vit.py`.
 """
 
 import re

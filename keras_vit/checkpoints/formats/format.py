@@ -60,7 +60,7 @@ class Format:
         position_embeddings: kinds of position embeddings that the layout can describe. If
             `"sincos2d"` is not among them, sines and cosines are written as learned positions.
         store_positions: `store_positions(values, num_tokens)` converts the position embedding in
-            `values`, the variables by path, to that of the file, and returns all values.
+            `values`, the variables by path, to its form in the file, and returns all values.
             `num_tokens` is the number of tokens before the patches.
         constants: `constants(options)` returns, by name, arrays that the project's models contain
             but do not use.
