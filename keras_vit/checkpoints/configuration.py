@@ -165,8 +165,8 @@ def recorded_images(config, preprocessor, path):
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
             "The JSON files of weights must record how to normalize images, how to resize them (by "
-            "a bilinear, bicubic or lanczos filter) and how to crop their middle; change another "
-            f"filter in the setting `resample`. Received: {str(path)!r} ({error})"
+            "a bilinear, bicubic or lanczos filter) and how to crop their middle; to replace "
+            f"another filter, edit `resample`. Received: {str(path)!r} ({error})"
         ) from error
 
 

@@ -87,7 +87,7 @@ def test_as_many_patches_on_another_grid_are_interpolated(size):
     assert not np.array_equal(loaded, table)
     # `load_checkpoint` adapts nothing.
     before = model.get_weights()
-    with pytest.raises(ValueError, match=r"for \(4, 4\)"):
+    with pytest.raises(ValueError, match=r"with \(4, 4\)"):
         load_checkpoint(model, case_path("a_vit_token"))
     assert unchanged(model, before)
 
@@ -126,7 +126,7 @@ def test_files_of_models_of_any_size_have_the_stored_positions(file, format, tmp
     again = resize(from_checkpoint(tmp_path / file, image_size=(16, 8)), None)
     load_checkpoint(model, tmp_path / file)
     assert again.input_shape == model.input_shape
-    with pytest.raises(ValueError, match="for the model's grid"):
+    with pytest.raises(ValueError, match="have the model's grid"):
         load_checkpoint(free(pooling=pooling, image_size=(12, 16)), tmp_path / file)
 
 

@@ -27,7 +27,7 @@ OTHERS = [
         {"model_type": "vit"},
         "next to weights of timm must be a file of timm",
     ),
-    ("timm_token.safetensors", {"learning_rate": 0.1}, "move it away .*'learning_rate'"),
+    ("timm_token.safetensors", {"learning_rate": 0.1}, "move the file away .*'learning_rate'"),
     ("timm_token.safetensors", {**BASE, "model_args": [1]}, "`model_args` of .* JSON object"),
     (
         "timm_token.safetensors",
@@ -115,7 +115,12 @@ def test_one_number_for_all_channels(config, normalization, tmp_path, caplog):
         (0.5, {"do_rescale": False}, ((0.5,) * 3, (0.5,) * 3), "assumed to be in [0, 1] before"),
         (0.5, {"do_normalize": False}, ((0,), (1,)), ""),
         (0.5, {"do_resize": False}, ((0.5,) * 3, (0.5,) * 3), "are resized bilinearly"),
-        (0.5, {"size": 40}, ((0.5,) * 3, (0.5,) * 3), "images of 40x40 pixels, the model takes"),
+        (
+            0.5,
+            {"size": 40},
+            ((0.5,) * 3, (0.5,) * 3),
+            "images of 40x40 pixels, but the model takes",
+        ),
     ],
 )
 def test_what_a_processor_does(value, settings, normalization, warning, tmp_path, caplog):
