@@ -40,7 +40,7 @@ MAX_BASE_DIFFERENCE = 0.12
 # Names of peft's files, and the layout of the ViT in transformers.
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FORMAT = FORMATS["huggingface"]
-# Settings of peft that may have any value: they are read, or any effect is seen in the arrays.
+# Settings of peft that may have any value: they are read, or the arrays show their effect.
 SUPPORTED = (
     *("auto_mapping", "base_model_name_or_path", "eva_config", "exclude_modules", "inference_mode"),
     *("layers_pattern", "layers_to_transform", "lora_alpha", "lora_dropout", "megatron_core"),

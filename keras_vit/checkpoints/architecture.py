@@ -101,7 +101,7 @@ def per_channel(values):
 
 
 def in_order(names):
-    """Return class names as a list; a JSON object has the indices, as strings, for keys."""
+    """Return class names as a list; `names` may be a JSON object from indices to names."""
     return [names.get(str(i)) for i in range(len(names))] if isinstance(names, dict) else names
 
 

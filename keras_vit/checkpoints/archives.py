@@ -152,7 +152,7 @@ def write_npz(path, arrays, image_size):
 
 
 def _read_comment(comment):
-    """Return the image size that `write_npz` recorded, by name; `{}` for another comment."""
+    """Return `{"image_size": ...}` from a comment of `write_npz`; `{}` for another comment."""
     try:
         return {"image_size": json.loads(comment)[IMAGE_SIZE_KEY]}
     except (ValueError, LookupError, TypeError):
@@ -288,7 +288,7 @@ def as_path_error(path):
 def as_float32(name, array):
     """Return the array in float32, which is exact for float16 and bfloat16.
 
-    NumPy reads bfloat16 as `|V2`, two bytes: the upper half of a float32.
+    NumPy reads bfloat16 as `|V2`: two bytes, which are the upper half of a float32.
 
     Example:
     >>> from keras_vit.checkpoints.archives import as_float32

@@ -126,7 +126,7 @@ PROCESSORS = {
     "Siglip": Processor(),
     "Siglip2": Processor(resample=2),
 }
-# Classes by prefix of `model_type`, for files without a class, as in `AutoImageProcessor`.
+# Classes by prefix of `model_type`, for files that record no class, as in `AutoImageProcessor`.
 PROCESSORS_OF_MODELS = {
     "deit": "DeiT",
     "clip": "CLIP",

@@ -68,7 +68,7 @@ def model_digest(model):
 
 
 def digest_of_files(paths):
-    """Return one digest of the contents of all paths that are files; there must be one."""
+    """Return one digest of all paths that are files; raise an error if none is a file."""
     files, digest = sorted(path for path in set(paths) if path.is_file()), hashlib.sha256()
     if not files:
         raise ValueError(f"A model must have files. Received: {', '.join(map(str, paths))}")

@@ -18,7 +18,7 @@ from keras_vit.models.options import DEFAULT_IMAGE_SIZE, is_resnet
 
 @dataclasses.dataclass(frozen=True)
 class PositionRows:
-    """The grid `(rows, columns)` of patches of a position embedding, and its prefix rows."""
+    """The grid `(rows, columns)` of a position embedding, and the number of its prefix rows."""
 
     grid: tuple[int, int]
     num_prefix: int
@@ -29,7 +29,7 @@ def position_rows(num_rows, counts, known=None, expected=None):
 
     `counts` are the possible numbers of prefix rows, the likeliest first. `known` is the grid that
     the file records, and `expected` is the grid that the caller expects. For each count, the grid
-    is the first that fits of `known`, a square, and `expected`. If several counts fit, the grid
+    is the first of `known`, a square and `expected` that fits. If several counts fit, the grid
     `known` is preferred, and then `expected`; log a warning if the chosen grid is not `known`.
     Return `None` if no grid fits.
 
@@ -145,7 +145,7 @@ def rows_for_model(checkpoint, shapes, grid, stride=None):
 
 
 def warn_of_assumed_grid(path, grid):
-    """Warn that the grid of a file is assumed to be the model's, if that grid is not square."""
+    """Warn that a file is assumed to have the grid of the model, unless the grid is square."""
     if grid[0] != grid[1]:
         text = "%s does not record its grid of patches: it is assumed to be the model's, %s"
         logger.warning(text, path, grid)

@@ -89,7 +89,7 @@ class CheckpointReader:
 
     @property
     def configured_size(self):
-        """The image size `(height, width)` that the configuration records, or `None`."""
+        """The image size `(height, width)` that `archive.config` records, or `None`."""
         size = self.format.configured_size(self.archive.config)
         return as_pair(size, "image_size") if size else None
 

@@ -177,7 +177,7 @@ def check_channels(image_spec, channels, source):
 
 
 def _columns(image_spec):
-    """Return mean and deviation, float64 `(channels or 1, 1)`, to broadcast with a kernel."""
+    """Return mean and deviation as float64 arrays that broadcast with a kernel."""
     return (np.array(values, "float64")[:, None] for values in image_spec.normalization)
 
 

@@ -15,7 +15,7 @@ def list_checkpoints(filter: str = "") -> tuple[Checkpoint, ...]:
             its URL, in upper or lower case.
 
     Returns:
-        A tuple of `Checkpoint` rows. `row.name` is valid as `weights` of the builders.
+        A tuple of `Checkpoint`. The `name` of each is valid as `weights` of a builder.
 
     Example:
 

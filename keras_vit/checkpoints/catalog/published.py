@@ -2,7 +2,7 @@
 
 import dataclasses
 
-IMAGENET_21K = 21843  # Classes of ImageNet-21k for BiT and ViT; other releases have 21841.
+IMAGENET_21K = 21843  # Number of classes for BiT and ViT; other releases have 21841.
 
 VIT_README = "google-research/vision_transformer README.md"
 VIT_AUGREG = "google-research/vision_transformer vit_jax_augreg.ipynb"
@@ -40,7 +40,7 @@ class Checkpoint:
             not record.
         zero_head: whether the head was set to zero before publication.
         accuracy: top-1 accuracy on ImageNet-1k in percent, reported for this file, or `None`.
-        source: source of the file and its accuracy: a file of a repository, or arXiv.
+        source: where the file and its accuracy are published: a file of a repository, or arXiv.
         license: license on the weights' page of the Hub; empty if there is none.
         linear_accuracy: reported top-1 accuracy on ImageNet-1k, in percent, of a linear classifier
             on the features of a file without a classifier.

@@ -128,7 +128,7 @@ BIG_VISION_ROWS = (
 
 
 def find_big_vision(shapes):
-    """Return the arrays of a Flax ViT or of a ResNet of `bit.py`, or `None`; see `Format.find`."""
+    """Return the `Naming` of a Flax ViT or a ResNet of `bit.py`, or `None`; see `Format.find`."""
     stems = ("embedding/kernel", "conv_root/kernel")
     prefixes = (p for p in PREFIXES if any(len(shapes.get(f"{p}{x}", ())) == 4 for x in stems))
     prefix = next(prefixes, None)

@@ -27,7 +27,7 @@ GOOGLE_NAMES = {
 
 
 def find_google(shapes):
-    """Return the arrays of a ViT of vit_jax, or `None`; see `Format.find`."""
+    """Return the `Naming` of a ViT of vit_jax, or `None`; see `Format.find`."""
     naming = find_big_vision(shapes)
     is_vit_jax = any(name.endswith("posembed_input/pos_embedding") for name in shapes)
     if naming is None or not is_vit_jax or "MAPHead_0/probe" in naming.shapes:

@@ -40,7 +40,7 @@ def _open(path):
     from keras_vit.models.image_model import options_of
     from keras_vit.models.keras_files import load_unchecked
 
-    # `load_unchecked` does not check the arrays, because `CheckpointReader` does.
+    # Load without checks of the arrays, because `CheckpointReader` checks them.
     model = at_stored_size(load_unchecked(path))
     policy = next((layer for layer in model.layers if layer.weights), model).dtype_policy.name
     options = options_of(model).replace(name=model.name, dtype=policy)

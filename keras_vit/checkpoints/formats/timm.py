@@ -212,7 +212,7 @@ UNSUPPORTED = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_
 
 
 def find_timm(shapes):
-    """Return the arrays of timm's `VisionTransformer`, or `None`; see `Format.find`."""
+    """Return the `Naming` of timm's `VisionTransformer`, or `None`; see `Format.find`."""
     if len(shapes.get("patch_embed.proj.weight", ())) != 4 or not any(
         name.startswith("blocks.0.") for name in shapes
     ):

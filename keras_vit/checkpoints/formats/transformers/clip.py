@@ -46,7 +46,7 @@ CLIP_ROWS = (
 
 
 def tower_settings(config):
-    """Return the settings of the image tower: a part of the `config.json`, or the whole."""
+    """Return the settings of the image tower: a part of the `config.json`, or the whole file."""
     # Old files may have both keys; transformers then uses only the first key.
     return config.get("vision_config_dict") or config.get("vision_config") or config
 

@@ -108,7 +108,7 @@ def _size_of_patches(config):
 
 
 def _layout(model, models, is_flat, **fields):
-    """Return the row of SigLIP or SigLIP 2; with `is_flat`, its kernel is a matrix."""
+    """Return the row of SigLIP or SigLIP 2; with `is_flat`, files store kernels as a matrix."""
     model_type = model.lower()
     model_types = f"{model_type}_vision_model", model_type
     defaults = Defaults(model_types, epsilon=1e-6, activation="gelu_pytorch_tanh")

@@ -36,7 +36,7 @@ HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
 
 
 def find_huggingface_tf(shapes):
-    """Return the arrays of transformers' TensorFlow ViT, or `None`; see `Format.find`."""
+    """Return the `Naming` of transformers' TensorFlow ViT, or `None`; see `Format.find`."""
     # A file of ViT-MAE has the same arrays, and in addition the arrays of a decoder.
     is_vit = MARKER in map(_name_in_map, shapes) and not any("decoder/" in name for name in shapes)
     return Naming.of(shapes, _name_in_map) if is_vit else None
