@@ -26,28 +26,28 @@ from keras_vit.models.structure import HEAD_LAYERS
 from keras_vit.models.surgery import base_kernel, lora_layers
 
 SUFFIX = ".safetensors"
-# Key of the record, which contains alpha divided by the rank, fingerprints of the base, class names
-# and thresholds. It is JSON in the metadata of a `.safetensors` file, and in a directory of peft a
+# Key of a JSON record of alpha divided by the rank, fingerprints of the base model, class names and
+# thresholds. The record is in the metadata of a `.safetensors` file. In a directory of peft it is a
 # separate file, which peft ignores.
 RECORD = "keras_vit_adapter"
 RECORD_FILE = f"{RECORD}.json"
 SCALE, BASE_FINGERPRINTS = "lora_scale", "lora_base"
 HEAD_METADATA = ("class_names", "thresholds")
-# Limit of the root mean square difference of fingerprints. It is 1.4 for unrelated random kernels,
-# and 0.06 for the same base after int4 quantization (ViT-Ti/16).
+# Largest root mean square difference of the fingerprints of the same base model. The difference is
+# 1.4 for unrelated random kernels, and 0.06 for int4 quantization of a base model (ViT-Ti/16).
 MAX_BASE_DIFFERENCE = 0.12
 
 # Names of peft's files, and the layout of the ViT in transformers.
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FORMAT = FORMATS["huggingface"]
-# Settings of peft that may have any value: they change nothing that the arrays do not determine.
+# Settings of peft that may have any value: they are read, or the arrays show their effect.
 SUPPORTED = (
     *("auto_mapping", "base_model_name_or_path", "eva_config", "exclude_modules", "inference_mode"),
     *("layers_pattern", "layers_to_transform", "lora_alpha", "lora_dropout", "megatron_core"),
     *("modules_to_save", "peft_version", "qalora_group_size", "r", "revision", "runtime_config"),
     *("target_modules", "task_type", "use_rslora"),
 )
-# Supported values of other settings. Some values of `init_lora_weights` would change the base.
+# Supported values of other settings. Some `init_lora_weights` would change the base model.
 SUPPORTED_VALUES = {
     "peft_type": ("LORA",),
     "bias": ("none",),
@@ -58,18 +58,18 @@ SUPPORTED_VALUES = {
 def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Write the matrices of LoRA and the head of a model to a file, without the base model.
 
-    The class names and thresholds are recorded too.
+    The file also records the class names and thresholds of the model.
 
     Args:
         model: a model of `keras_vit.enable_lora`.
-        path: path of a `.safetensors` file, with the names of the model's variables; or of a
-            directory, for `adapter_config.json` and `adapter_model.safetensors` of peft with the
-            ViT of transformers 5, and `keras_vit_adapter.json` for `load_adapter`. Existing files
-            are replaced when the new ones are complete.
+        path: path of a `.safetensors` file, whose arrays are named after the model's variables. Or
+            path of a directory: `adapter_config.json` and `adapter_model.safetensors` are written
+            for peft and the ViT of transformers 5, and `keras_vit_adapter.json` for `load_adapter`.
+            Existing files are replaced when the new files are complete.
 
     Raises:
         ValueError: if the model has no LoRA, a weight is not finite, `path` cannot be written, or
-            `path` is a directory and the model is not transformers' ViT.
+            `path` is a directory and transformers' ViT cannot represent the model.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
@@ -101,16 +101,19 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
 def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Assign the matrices of LoRA and the head from a file of `save_adapter` or of peft.
 
-    The class names and thresholds of the head are set too; files of peft do not record them.
+    The class names and thresholds of the model are read from the file, or become `None` if peft
+    wrote the file.
 
     Args:
-        model: a model of `keras_vit.enable_lora` with the layers, rank, alpha and base of the file.
+        model: a model of `keras_vit.enable_lora`, with the layers, rank, alpha and base model of
+            the file.
         path: path of a `.safetensors` file, or of a directory of peft for transformers' ViT.
 
     Raises:
-        ValueError: if the file is not exactly an adapter of the model, was saved with an unrelated
-            base, or has unsupported settings of peft. The model is then unchanged. Small changes of
-            the base are not detected, nor any base of a file that peft wrote.
+        ValueError: if the arrays do not fit the model exactly, the file was saved with an unrelated
+            base model, or it has unsupported settings of peft. The model is then unchanged. Small
+            changes of the base model are not detected. If peft wrote the file, the base model is
+            not checked.
     """
     path, (variables, _, model_scale) = pathlib.Path(path).expanduser(), _adapter(model)
     is_peft = path.suffix != SUFFIX
@@ -131,11 +134,11 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         differences = np.subtract(
             record.get(BASE_FINGERPRINTS, math.nan), _base_fingerprints(model)
         )
-        # The comparison is false for NaN.
+        # For NaN, the comparison is false and the error is raised.
         if not np.sqrt(np.mean(differences**2)) <= MAX_BASE_DIFFERENCE:
             raise ValueError(
-                "`path` must hold an adapter of the model's weights: with others the model would "
-                f"compute something else. Received: path={str(path)!r}, which records another base"
+                "`path` must hold an adapter that was trained with the weights of the base model. "
+                f"Received: path={str(path)!r}, which records another base"
             )
     for name in HEAD_METADATA:
         setattr(model, name, record.get(name))
@@ -170,7 +173,7 @@ def _misfit(entry, actual, targets):
 
 
 def _base_fingerprints(model):
-    """Return one number per adapted kernel: its projection onto a cosine, divided by its norm."""
+    """Return one number per kernel with LoRA: its projection onto a cosine, divided by its norm."""
     fingerprints = []
     for layer in lora_layers(model):
         values = ops.convert_to_numpy(ops.cast(base_kernel(layer), "float32")).ravel()
@@ -181,10 +184,10 @@ def _base_fingerprints(model):
 
 
 def _adapter(model):
-    """Return the variables of the adapter and the head by path, the rank, and the scale."""
+    """Return the variables of LoRA and the head by path, the rank, and alpha / rank."""
     layers = lora_layers(model)
     if not layers:
-        raise ValueError(f"`model` must have LoRA. Received: {model.name!r} without it")
+        raise ValueError(f"`model` must have LoRA. Received: {model.name!r} without LoRA")
     ((rank, scale),) = {(layer.lora_rank, layer.lora_alpha / layer.lora_rank) for layer in layers}
     variables = [getattr(layer, name) for layer in layers for name in LORA_KERNELS]
     heads = [layer for layer in model.layers if layer.name in HEAD_LAYERS]
@@ -193,7 +196,7 @@ def _adapter(model):
 
 
 def _peft_name(name):
-    """Return the name of an array in peft with transformers 5, given that or an older name."""
+    """Return the name of an array in peft with transformers 5; `name` may be an older name."""
     name = re.sub(r"encoder\.layer\.(\d+)", r"layers.\1", name)
     for pattern, module in IN_MEMORY[1:]:
         name = name.replace(module, pattern.replace("\\", ""))
@@ -201,7 +204,7 @@ def _peft_name(name):
 
 
 def _peft_entries(model, variables):
-    """Return an `Entry` for each variable of an adapter, by the names of `_peft_name`."""
+    """Return an `Entry` for each variable of an adapter, with the names of `_peft_name`."""
     base = at_stored_size(model)
     row, arrays, _ = as_files(base, options_of(base).resolved(), FORMAT, WHOLE_IMAGE)
     if row.name != FORMAT.name:
@@ -209,7 +212,7 @@ def _peft_entries(model, variables):
             "`path` must be a .safetensors file for a model that is not transformers' ViT. "
             f"Received: a directory, and a model of the layout {row.name!r}"
         )
-    # The name of the classifier has no `vit.`.
+    # If there is a classifier, the names of all arrays outside it begin with `vit.`.
     prefix = "base_model.model." + "vit." * any(name.startswith("vit.") for name in arrays)
     peft_entries = []
     for path in variables:

@@ -1,4 +1,4 @@
-"""Functions that read the architecture of a model from the shapes in a file, for `describe`."""
+"""Functions for `Format.describe`: read a model's architecture from the shapes of its arrays."""
 
 import logging
 
@@ -8,7 +8,8 @@ from keras_vit.models.variants import VARIANTS
 
 logger = logging.getLogger("keras_vit")
 
-# The largest published model has 64 blocks. A damaged file may lack some of them.
+# Number of blocks to look for. The largest published model has 64. A missing block does not end the
+# search, because a damaged file may lack blocks.
 MAX_DEPTH = 256
 
 # Numbers of heads of published models, by width and whether the MLP is gated. The first is ViT-e,
@@ -21,7 +22,7 @@ HEADS = {(1792, False): 16} | {
 
 
 def block_depth(shape_of):
-    """Return the number of Transformer blocks; incomplete blocks count too."""
+    """Return the number of Transformer blocks, including incomplete blocks."""
     parts = ("layer_norm_1/gamma", "attention/query/kernel", "attention/output/kernel")
     present = [
         index
@@ -32,7 +33,7 @@ def block_depth(shape_of):
 
 
 def first_shape(shape_of, *paths):
-    """Return the first shape that the file has of these variables, or `None`."""
+    """Return the shape of the first of these variables that the file has, or `None`."""
     return next((shape for path in paths if (shape := shape_of(path)) is not None), None)
 
 
@@ -48,9 +49,9 @@ def output_size(shape_of, layer, axis=-1):
 def torch_heads(width, configured_heads, num_heads, gated_mlp=False):
     """Return the number of attention heads of weights whose kernels do not have an axis of heads.
 
-    It is `configured_heads` of the file, or else `num_heads` of the caller, or else the number of
-    published models of this width and kind of MLP. Raise an error if there is none of these:
-    another number of heads would be another function.
+    It is `configured_heads`, which the file records, or else `num_heads`, which the caller gives,
+    or else the number of heads of published models of this width and kind of MLP. Raise an error if
+    there are no such models: with a wrong number of heads, the outputs would be wrong.
     """
     for number in (configured_heads, num_heads):
         if number is not None:
@@ -60,7 +61,7 @@ def torch_heads(width, configured_heads, num_heads, gated_mlp=False):
         raise ValueError(
             "`num_heads` must be given for a file that does not record it (as a `config.json` "
             "does) if no published model has this width and kind of MLP; `keras-vit convert FILE "
-            "NEW.keras --num-heads N` writes a file that does. "
+            "NEW.keras --num-heads N` writes a file that records it. "
             f"Received: num_heads=None, a width of {width}, gated_mlp={gated_mlp}"
         )
     return heads
@@ -69,7 +70,7 @@ def torch_heads(width, configured_heads, num_heads, gated_mlp=False):
 def torch_options(shape_of, configured_heads, num_heads, gated_mlp=False, mlp_dim=None):
     """Return the fields of `VitOptions` that the shapes of PyTorch's arrays determine.
 
-    The arguments for heads are those of `torch_heads`; `mlp_dim` is the width of a gated MLP.
+    `mlp_dim` is the width of a gated MLP. The other arguments are those of `torch_heads`.
     """
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
     return {
@@ -100,7 +101,7 @@ def per_channel(values):
 
 
 def in_order(names):
-    """Return class names as a list; a dictionary of JSON has the indices as strings."""
+    """Return class names as a list; `names` may be a JSON object from indices to names."""
     return [names.get(str(i)) for i in range(len(names))] if isinstance(names, dict) else names
 
 
@@ -108,7 +109,7 @@ def check_recorded(config, names, options):
     """Raise an error if a configuration contradicts the arrays, and so belongs to another model.
 
     `names` maps settings to options of `vision_transformer` that the arrays determine. A setting
-    that is `None` is not recorded.
+    with the value `None` counts as not recorded.
     """
     for name, option in names.items():
         value, actual = config.get(name), getattr(options, option)
@@ -125,7 +126,7 @@ def check_project(config, keys, project):
     """Raise an error if `config` has none of the `keys` of a project's configurations."""
     if config and not any(config.get(key) for key in keys):
         raise ValueError(
-            f"the config.json next to weights of {project} must be their own, with "
-            f"{' or '.join(map(repr, keys))}: move it away to read the weights without it. "
+            f"the config.json next to weights of {project} must be a file of {project}, with "
+            f"{' or '.join(map(repr, keys))}: move the file away to read only the weights. "
             f"Received: a config.json with {', '.join(map(repr, list(config)[:4]))}"
         )

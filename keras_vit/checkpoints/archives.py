@@ -23,14 +23,14 @@ from keras_vit.checkpoints.configuration import (
 from keras_vit.core.arguments import path_error
 from keras_vit.core.files import check_zip, hdf5_arrays
 
-# Key of the image size in the archive's comment.
+# Key of the image size in the comment of an `.npz` file.
 IMAGE_SIZE_KEY = "keras_vit.image_size"
 # Names of dtypes in safetensors, and in NumPy.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 def open_archive(path, openers=()):
-    """Open the arrays at a path: `.npz`, `.safetensors` (also sharded), `.h5`, or a directory.
+    """Open the arrays at a path: `.npz`, `.safetensors` (or shards), `.h5`, or a directory.
 
     `openers` are pairs of a suffix and the function that opens such files.
     """
@@ -55,7 +55,7 @@ def open_archive(path, openers=()):
 
 
 class ArrayArchive:
-    """Arrays in memory, read like the arrays of a file; error messages call them `path`."""
+    """Arrays in memory that are read like a file; `path` is the file's name in error messages."""
 
     def __init__(self, path, arrays, config, preprocessor=None):
         self.path = path
@@ -73,7 +73,7 @@ class ArrayArchive:
 
 
 class FileArchive:
-    """Base class for files: a subclass defines `_array(name)`, and `_exit` to close its files."""
+    """Base class for files. A subclass defines `_array(name)` and `_exit`, which closes files."""
 
     def read(self, name):
         """Return the array of that name in float32; it may be a view of the file."""
@@ -101,7 +101,7 @@ class NpzArchive(FileArchive):
                 member.filename.removesuffix(".npy"): member for member in self._zip.infolist()
             }
             if len(self._members) < len(self._zip.infolist()):
-                raise ValueError("an array is there twice")
+                raise ValueError("two arrays have the same name")
             headers = {name: self._header(name) for name in self._members}
             self._exit = stack.pop_all()
         self.shapes = {name: shape for name, (shape, _) in headers.items()}
@@ -129,7 +129,7 @@ class NpzArchive(FileArchive):
         self._file.seek(member.header_offset + 26)
         lengths = struct.unpack("<HH", self._file.read(4))
         start = member.header_offset + 30 + sum(lengths)
-        # Copy on write, so that no assignment changes the file.
+        # The mode "c" is copy on write, so that assignments do not change the file.
         contents = np.memmap(self._file, np.uint8, "c", start, member.file_size)
         if zlib.crc32(contents) != member.CRC:
             raise ValueError(f"the checksum of {member.filename} differs")
@@ -152,7 +152,7 @@ def write_npz(path, arrays, image_size):
 
 
 def _read_comment(comment):
-    """Return the record of `write_npz`; `{}` for an archive with another comment."""
+    """Return `{"image_size": ...}` from a comment of `write_npz`; `{}` for another comment."""
     try:
         return {"image_size": json.loads(comment)[IMAGE_SIZE_KEY]}
     except (ValueError, LookupError, TypeError):
@@ -187,9 +187,9 @@ class SafetensorsArchive(FileArchive):
                 names += tensors.keys()
                 self._files |= dict.fromkeys(tensors.keys(), tensors)
                 self.metadata |= tensors.metadata() or {}
-            # Only numbers are compared: the index of TensorFlow has other names.
+            # Compare only the numbers of arrays, because an index of TensorFlow has other names.
             if index is not None and not len(index) == len(names) == len(self._files):
-                raise ValueError("its files do not hold each array of the index once")
+                raise ValueError("the files of the index do not hold each array once")
             slices = {name: tensors.get_slice(name) for name, tensors in self._files.items()}
             self._exit = stack.pop_all()
         self.shapes = {name: tuple(array.get_shape()) for name, array in slices.items()}
@@ -201,13 +201,13 @@ class SafetensorsArchive(FileArchive):
 
 
 def _find_files(path, directory):
-    """Return the files that hold the arrays, and the arrays of the index, or `None` without one."""
+    """Return the files that hold the arrays, and the `weight_map` of the index, or `None`."""
     file, index = directory / MODEL, directory / SHARD_INDEX
     if path.suffix == ".safetensors":
         return [path], None
     if path.is_dir() and file.exists():
         if index.exists():
-            # One of the two may be left from an earlier model.
+            # One of the two files may be left from an earlier model.
             raise path_error(path, f"be a directory without {MODEL} or without {SHARD_INDEX}")
         return [file], None
     weight_map = read_json(index).get("weight_map")
@@ -216,7 +216,7 @@ def _find_files(path, directory):
         isinstance(name, str) and name == pathlib.PureWindowsPath(name).name for name in names
     ):
         raise ValueError(
-            f"`weight_map` of {str(index)!r} must name files next to it. "
+            f"`weight_map` of {str(index)!r} must name files in its directory. "
             f"Received: weight_map={weight_map!r:.80}"
         )
     return [directory / name for name in sorted(set(names))], weight_map
@@ -225,14 +225,14 @@ def _find_files(path, directory):
 def write_safetensors(path, arrays, image_size, **metadata):
     """Write arrays to a `.safetensors` file with the usual permissions of new files.
 
-    `image_size` is ignored, because the `config.json` records it. `metadata` are strings.
+    `metadata` are strings. `image_size` is ignored, because the `config.json` records it.
     """
     # safetensors stores the bytes of a transposed array in the wrong order.
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     path.touch()
     mode = path.stat().st_mode
     safetensors.numpy.save_file(arrays, path, metadata={"format": "pt", **metadata})
-    # safetensors writes files that only their owner can read.
+    # safetensors would leave a file that only its owner can read.
     path.chmod(mode)
 
 
@@ -256,7 +256,7 @@ class Hdf5Archive(FileArchive):
 def write_hdf5(path, arrays, image_size):
     """Write arrays to an `.h5` file with the attributes that Keras 2 and transformers read.
 
-    The first part of an array's name is the name of its layer. `image_size` is ignored, because
+    An array's name begins with the name of its layer and a slash. `image_size` is ignored, because
     the `config.json` records it.
     """
     layers = {}
@@ -276,10 +276,10 @@ def write_hdf5(path, arrays, image_size):
 
 @contextlib.contextmanager
 def as_path_error(path):
-    """Turn any error while a file is read into a `ValueError` with its path."""
+    """Turn any error that reading a file raises into a `ValueError` with the file's path."""
     try:
         yield
-    # Damaged files raise errors of many types, also `MemoryError` for a wrong size.
+    # Damaged files raise errors of many types, for example `MemoryError` for a wrong size.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise path_error(path, "be a complete file of arrays", f" ({reason})") from error
@@ -288,7 +288,7 @@ def as_path_error(path):
 def as_float32(name, array):
     """Return the array in float32, which is exact for float16 and bfloat16.
 
-    NumPy reads bfloat16 as `|V2`, two bytes: the upper half of a float32.
+    NumPy reads bfloat16 as `|V2`: two bytes, which are the upper half of a float32.
 
     Example:
     >>> from keras_vit.checkpoints.archives import as_float32

@@ -17,7 +17,7 @@ SHARD_INDEX = f"{MODEL}.index.json"
 TF_MODEL = "tf_model.h5"
 PREPROCESSOR = "preprocessor_config.json"
 CONFIGURATION = ("config.json", PREPROCESSOR)
-# transformers 5 saves the settings of images here if there are also settings of texts.
+# transformers 5 writes this file instead of `PREPROCESSOR` if the model also processes texts.
 PROCESSOR = "processor_config.json"
 
 
@@ -27,10 +27,10 @@ def has_configuration(path):
 
 
 def read_configuration(directory):
-    """Return the contents of a `config.json`, and the settings of an image processor.
+    """Return the contents of the `config.json` and the image processor's settings in a directory.
 
-    Each is `{}` without a file. As in transformers, a `processor_config.json` has precedence over a
-    `preprocessor_config.json`.
+    Each is `{}` if there is no such file. As in transformers, a `processor_config.json` has
+    precedence over a `preprocessor_config.json`.
     """
     config, processor = (read_json(directory / name) for name in ("config.json", PROCESSOR))
     objects = (config, "pretrained_cfg"), (config, "model_args"), (processor, "image_processor")
@@ -61,7 +61,7 @@ def valid_class_names(names, num_classes, path):
     """Return the recorded class names of the weights in `path` as a tuple, or `None`.
 
     Log a warning and return `None` if the names are not valid for `num_classes` classes. If several
-    classes share a name, as in ImageNet, their numbers are appended.
+    classes share a name, as in ImageNet, the number of the class is appended to the name.
     """
     if not names or not num_classes:
         return None
@@ -101,7 +101,7 @@ class Processor:
 
     Args:
         resample: number of Pillow's filter.
-        keeps_aspect_ratio: whether a single number for the size is the length of the smaller side.
+        keeps_aspect_ratio: whether a size that is a single number is the smaller side's length.
         crops: whether the center of the resized image is cropped.
         normalization: mean and standard deviation of pixels in [0, 1].
         size: side of the resized images, before the crop.
@@ -116,7 +116,7 @@ class Processor:
 
 # Suffixes of `image_processor_type`, and of `feature_extractor_type` in older files.
 ENDINGS = re.compile("(ImageProcessor|FeatureExtractor)(Fast|Pil)?$")
-# Defaults by class, without the suffix.
+# Default settings by the name of the class, without the suffix.
 PROCESSORS = {
     "ViT": Processor(resample=2),
     "DINOv3ViT": Processor(resample=2, normalization=IMAGENET),
@@ -126,7 +126,7 @@ PROCESSORS = {
     "Siglip": Processor(),
     "Siglip2": Processor(resample=2),
 }
-# Classes by prefix of `model_type`, for files without a class, as for `AutoImageProcessor`.
+# Classes by prefix of `model_type`, for files that record no class, as in `AutoImageProcessor`.
 PROCESSORS_OF_MODELS = {
     "deit": "DeiT",
     "clip": "CLIP",
@@ -135,8 +135,9 @@ PROCESSORS_OF_MODELS = {
     "siglip": "Siglip",
     "siglip2": "Siglip2",
 }
-# Settings that a file of another class must record; and classes with an unsupported crop.
+# Settings that a file must record if its class is not in `PROCESSORS`.
 REQUIRED = {"size", "resample", "image_mean", "image_std", "do_center_crop"}
+# Classes whose crop is not supported.
 UNSUPPORTED = ("ConvNext", "Levit")
 
 
@@ -163,15 +164,15 @@ def recorded_images(config, preprocessor, path):
         return ImageSpec(**fields, mean=mean, deviation=deviation)
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
-            "The files next to weights must record how to normalize images, how to resize them by "
-            "the filters bilinear, bicubic or lanczos, and how to crop the middle of them; for "
-            f"another filter, change `resample` there. Received: {str(path)!r} ({error})"
+            "The JSON files of weights must record how to normalize images, how to resize them (by "
+            "a bilinear, bicubic or lanczos filter) and how to crop their middle; to replace "
+            f"another filter, edit `resample`. Received: {str(path)!r} ({error})"
         ) from error
 
 
 def _normalization(recorded, defaults, path):
-    """Return mean and standard deviation of pixels in [0, 1], of one number or one per channel."""
-    # A setting of null is not recorded.
+    """Return mean and standard deviation of pixels in [0, 1], as one number or one per channel."""
+    # A setting with the value null counts as not recorded.
     normalization = [
         next((recorded[name] for name in names if recorded.get(name) is not None), default)
         for names, default in zip(NAMES_OF_NORMALIZATION, defaults, strict=True)
@@ -185,7 +186,7 @@ def _normalization(recorded, defaults, path):
     factor = (is_scaling and recorded.get("rescale_factor")) or 1 / 255
     if recorded.get("do_normalize") is False:
         normalization = [0], [1]
-    # Convert to pixels in [0, 1]. Files record fewer than 12 digits.
+    # Convert to pixels in [0, 1]. Files record fewer digits than the 12 to which this rounds.
     mean, deviation = (
         values if isinstance(values, (list, tuple)) else (values,) for values in normalization
     )
@@ -213,7 +214,7 @@ def warn_of_lost_preparation(config, preprocessor, path, image_spec, image_size)
     """
     recorded = recorded_images(config, preprocessor, path) or WHOLE_IMAGE
     if config:
-        # The `config.json` records the full size, including what is cut off.
+        # The `config.json` records the full image size, including the border that is cut off.
         recorded = dataclasses.replace(recorded, cut_off=image_spec.cut_off)
     if differences := image_spec.differences(recorded, image_size):
         logger.warning(
@@ -229,7 +230,7 @@ def preprocessor_of(options, image_spec):
     height, width = options.image_size
     size = {"height": height, "width": width}
     before_crop = {name: image_spec.length_before_crop(length) for name, length in size.items()}
-    # For images that are not square, transformers would add borders to the smaller side.
+    # With `shortest_edge`, transformers would add borders to images that are not square.
     if image_spec.keeps_aspect_ratio and height == width:
         kind, before_crop = "Bit", {"shortest_edge": min(before_crop.values())}
     else:
@@ -264,7 +265,7 @@ def _preprocessor(kind, settings, image_spec):
 def _timm_settings(config):
     # Older versions of timm wrote these settings at the top level, without `pretrained_cfg`.
     settings = config.get("pretrained_cfg") or (config if "architecture" in config else {})
-    # A directory of timm may lack these settings and have a file of transformers instead.
+    # A directory of timm may have a preprocessor_config.json instead of these settings.
     return settings if "mean" in settings or "interpolation" in settings else {}
 
 
@@ -299,8 +300,8 @@ def _resizing_of_transformers(settings, default):
     share = 1.0
     if crop is not None:
         rows, columns = crop
-        # A larger crop would add borders; `ImageSpec` has no crop with another aspect ratio. A
-        # difference of one pixel may be due to rounding.
+        # A crop larger than the image would add borders, and `ImageSpec` cannot describe a crop
+        # with another aspect ratio. A difference of one pixel may be due to rounding.
         if rows > height or columns > width or abs(rows / height * width - columns) > 1:
             raise ValueError(f"size={(height, width)} and crop_size={crop}")
         share = rows / height
@@ -313,7 +314,7 @@ def _resizing_of_transformers(settings, default):
 
 
 def processed_size(config, preprocessor, path):
-    """Return the size of all images that an image processor returns, or `None` if they differ.
+    """Return the size of the images that an image processor returns, or `None` if sizes differ.
 
     The arguments are those of `recorded_images`.
     """
@@ -329,7 +330,7 @@ def processed_size(config, preprocessor, path):
 def _sizes_of(settings, default):
     """Return the size before the crop, the crop or `None`, and whether the aspect ratio is kept.
 
-    If it is kept, the size is the length of the smaller side, twice.
+    If the aspect ratio is kept, the size contains the length of the smaller side twice.
     """
     size = settings.get("size") or default.size
     before_crop, keeps_aspect_ratio = _lengths_of(size, default.keeps_aspect_ratio)
@@ -340,7 +341,7 @@ def _sizes_of(settings, default):
 
 
 def _defaults_of(settings, config, path):
-    """Return the `Processor` of the class in the settings, or else of the `model_type`."""
+    """Return the `Processor` of the recorded class, or if there is none, of the `model_type`."""
     kind = settings.get("image_processor_type") or settings.get("feature_extractor_type")
     if not kind:
         model = str(config.get("model_type", ""))
@@ -349,9 +350,9 @@ def _defaults_of(settings, config, path):
     name = ENDINGS.sub("", str(kind))
     if name not in PROCESSORS and (REQUIRED - {*settings} or name in UNSUPPORTED):
         raise ValueError(
-            f"The class of an image processor must be one of {', '.join(PROCESSORS)}, or, except "
-            f"{' and '.join(UNSUPPORTED)}, one whose file records {', '.join(sorted(REQUIRED))}; "
-            "without the preprocessor_config.json only the weights are read. "
+            f"The class of an image processor must be one of {', '.join(PROCESSORS)}, or another "
+            f"(not {' or '.join(UNSUPPORTED)}) if its file records {', '.join(sorted(REQUIRED))}; "
+            "remove the preprocessor_config.json to read only the weights. "
             f"Received: {kind!r} next to {str(path)!r}"
         )
     return PROCESSORS.get(name, Processor())

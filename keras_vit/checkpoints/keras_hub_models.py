@@ -36,7 +36,7 @@ def from_keras_hub(model: Any) -> ImageModel:
         model: a `keras_hub.models.ViTBackbone` or `ViTImageClassifier`.
 
     Returns:
-        A Functional `keras.Model`; for a backbone, one that returns all tokens.
+        A Functional `keras.Model`. For a backbone, the model returns all tokens.
 
     Raises:
         ValueError: if the model has another class, or this package cannot represent it.
@@ -98,7 +98,7 @@ def to_keras_hub(model: keras.Model) -> Any:
     if different:
         raise ValueError(
             "`model` must have a counterpart in keras-hub. "
-            f"Received: a model with {', '.join(sorted(different)[:4])}, which has none"
+            f"Received: a model with {', '.join(sorted(different)[:4])}, which has no counterpart"
         )
     for entry in mapped:
         arrays = [keras.ops.convert_to_numpy(values[path]) for path in entry.targets]
@@ -110,7 +110,7 @@ def to_keras_hub(model: keras.Model) -> Any:
 
 
 def _freeze(layer, frozen):
-    """Freeze variables given by their paths, and layers of which all variables are frozen."""
+    """Freeze the variables with the paths `frozen`, and layers whose variables are all frozen."""
     if layer.weights and frozen.issuperset(variable.path for variable in layer.weights):
         layer.trainable = False
         return
@@ -133,13 +133,13 @@ def _options(model):
     config = backbone.get_config()
     head = model.get_config() if is_classifier else {"pooling": None}
     has_class_token = config["use_class_token"]
-    # The mean of keras-hub includes the class token. `use_mha_bias` includes the output projection.
+    # keras-hub's mean includes the class token. Its `use_mha_bias` includes the output projection.
     if (head["pooling"] == "gap") == has_class_token or not all(
         config[f"use_{layer}_bias"] for layer in ("mha", "mlp", "patch")
     ):
         raise ValueError(
-            "`model` must have all biases, and pool by its class token or by the mean of patches "
-            f"without one. Received: {model.name!r} with pooling={head['pooling']!r}, "
+            "`model` must have all biases, and pool by its class token, or by the mean of patches "
+            f"if it has no class token. Received: {model.name!r} with pooling={head['pooling']!r}, "
             f"use_class_token={has_class_token}"
         )
     return {
@@ -162,13 +162,13 @@ def _build(options):
     if options.pooling not in ("token", "gap", None):
         different.append("pooling")
     is_backbone = options.pooling is None and not options.num_classes
-    # The mean of keras-hub includes the class token.
+    # keras-hub's mean includes the class token.
     pools = options.num_classes and (options.pooling == "gap") != options.class_token
     if different or not (is_backbone or pools):
         names = different or ["pooling", "class_token", "num_classes"]
         raise ValueError(
-            "`model` must have a counterpart in keras-hub: the erf GELU, learned positions, and a "
-            "head after a pooling, or neither. "
+            "`model` must have a counterpart in keras-hub: the erf GELU, learned positions, and "
+            "either a pooling and a head or neither of them. "
             f"Received: a model with {', '.join(names)}: {[getattr(options, n) for n in names]}"
         )
     import keras_hub

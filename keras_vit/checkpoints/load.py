@@ -38,33 +38,35 @@ def from_checkpoint(
 ) -> ImageModel:
     """Build the model that a checkpoint file describes, and load its weights.
 
-    The arrays determine width, depth, patch size, grid, classes, pooling and the hidden layer of
-    the head. In files of Flax they also determine the number of attention heads. For weights
-    trained in PyTorch, the number of heads, the epsilon and the GELU are read from the
+    The arrays determine width, depth, patch size, grid, number of classes, pooling and the hidden
+    layer of the head. In files of Flax, the arrays also determine the number of attention heads.
+    For weights trained in PyTorch, the number of heads, the epsilon and the GELU are read from the
     `config.json` next to the file. Without a `config.json`, the number of heads is that of
     published models of the same width, and epsilon and GELU are the defaults of timm or
-    transformers. Frozen layers of a `.keras` file stay frozen; other files do not record them.
+    transformers. Frozen layers of a `.keras` file stay frozen; other files do not record which
+    layers are frozen.
 
     Args:
-        path: path of a `.npz`, `.safetensors` or `.keras` file; of a directory with
-            `model.safetensors` (or its shards) and `config.json`; or of a run, for its best model.
-            Or `hf://ORG/NAME`, an `https://` or `gs://` address of a file, or a name of
-            `list_checkpoints()` or of an AugReg file.
-        num_classes: number of classes of a new head of zeros, which replaces the head of the file
-            and `pre_logits`; 0 for no head, `None` to keep the head of the file.
+        path: path of a `.npz`, `.safetensors` or `.keras` file; path of a directory with
+            `model.safetensors` (or its shards) and `config.json`; or path of a run's directory, for
+            the best model of the run. Or an address: `hf://ORG/NAME`, or `https://` or `gs://` for
+            a file. Or a name: of a checkpoint in `list_checkpoints()`, or of an AugReg file.
+        num_classes: number of classes of a new head, which is zero and replaces the head of the
+            file and `pre_logits`. 0 for no head, `None` to keep the head of the file.
         image_size: int or `(height, width)`, to which the position embeddings are resized. `None`
-            for the image size of the file, or for the size of the position embeddings in a
-            `.keras` file of a model of any size. It is required for files that do not record it
-            and whose grid of patches is not square. Files of ResNets do not record it: the default
-            is the size in the catalog for a published file, and otherwise 224.
+            for the image size of the file; if the model of a `.keras` file takes images of any
+            size, this is the size of its position embeddings. An image size is required if the
+            grid of patches is not square and the file does not record the size. Files of ResNets
+            never record it: the default is the size in the catalog for a published file, and
+            otherwise 224.
         num_heads: number of attention heads, for a file that does not record it.
         format: name of the layout, such as `"google"` or `"timm"`, a key of
             `keras_vit.checkpoints.formats.FORMATS`; `None` to recognize it.
         patch_size: int or `(height, width)`, as in `resize`; `None` for the patch size of the file.
         **options: fields of `VitOptions` or `ResNetOptions` that files of other projects do not
             record: `dropout`, `attention_dropout`, `stochastic_depth`, `classifier_activation`,
-            `name`, `dtype`, `remat`, `attention_path`; and `activation` and `epsilon`, which some
-            files do not record.
+            `name`, `dtype`, `remat` and `attention_path`. Only some files record `activation` and
+            `epsilon`, so these are allowed too.
 
     Returns:
         A Functional `keras.Model`.
@@ -82,7 +84,7 @@ def from_checkpoint(
     with open_checkpoint(file, format) as checkpoint:
         described = describe_checkpoint(checkpoint, num_heads, image_size)
         row = match_variant(described)
-        # A .keras file records the name of its model.
+        # Keep the name that a .keras file records for its model.
         if row is not None and not checkpoint.format.open:
             described = described.replace(name=row.name)
         warn_of_assumed(checkpoint, described, num_heads, options)
@@ -127,8 +129,9 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | N
 def build_pretrained(row, weights, num_classes, image_size, options):
     """Build a pretrained model of a variant, for the functions of `keras_vit.builders`.
 
-    `weights` is a `path` of `from_checkpoint`, or a tag of the catalog. A head with another number
-    of classes is replaced, and position embeddings of another size are resized. `options` are as in
+    `row` contains the options of the variant. `weights` is a `path` of `from_checkpoint`, or the
+    `tag` of a `Checkpoint` of the variant. The head is replaced if `num_classes` differs from the
+    file, and position embeddings are resized if `image_size` differs. `options` are as in
     `from_checkpoint`.
     """
     file = find_file(weights, row.name, argument="weights")
@@ -157,10 +160,11 @@ def build_pretrained(row, weights, num_classes, image_size, options):
 
 
 def describe_checkpoint(checkpoint, num_heads=None, image_size=None):
-    """Return the options of the model in a file, completed from the catalog row of its file name.
+    """Return the options of the model in a file, completed from the catalog.
 
-    The row has the GELU, which no `.npz` file records: it is erf in DeiT III's models, which were
-    trained in PyTorch. The row also has the image size, which no file of a ResNet records.
+    The row of the catalog for this file name contains the GELU, which no `.npz` file records: DeiT
+    III's models were trained in PyTorch with the erf GELU. The row also contains the image size,
+    which no file of a ResNet records.
     """
     file = checkpoint.path
     options = checkpoint.options(num_heads, image_size)
@@ -171,7 +175,7 @@ def describe_checkpoint(checkpoint, num_heads=None, image_size=None):
     if image_size is None and not checkpoint.records_image_size:
         size = rows[0].image_size if len(rows) == 1 else DEFAULT_IMAGE_SIZE
         options = options.replace(image_size=size)
-        how = "by its name it is" if len(rows) == 1 else "it is assumed to be"
+        how = "by its file name it is" if len(rows) == 1 else "it is assumed to be"
         logger.warning("%s does not record its image size: %s %d pixels", file, how, size)
     if is_resnet(options):
         return options
@@ -199,7 +203,7 @@ def warn_of_assumed(checkpoint, described, num_heads=None, overrides=()):
 
 
 def is_published(file):
-    """Return whether a file was downloaded from an address of the catalog or of AugReg."""
+    """Return whether a file was downloaded from the catalog or the AugReg release."""
     rows = list(CHECKPOINTS)
     with contextlib.suppress(ValueError):
         rows.append(parse_augreg(file.name))
@@ -218,19 +222,19 @@ def _load_keras_weights(model, file):
 
 
 def _build(checkpoint, described, num_classes, overrides):
-    """Build the model of a file at its own size, with a new head if `num_classes` is not `None`."""
-    # An image processor may return borders that a model of transformers ignores.
+    """Build a model at its file's image size; replace the head unless `num_classes` is `None`."""
+    # `full_size` includes the border that does not fill a patch, which the model ignores.
     spec = image_spec_for(checkpoint, described, described.image_size)
     size = spec.full_size(described.image_size)
     if size != (checkpoint.processed_size or size):
-        text = "%s: its image processor makes images of %dx%d pixels, the model takes %dx%d"
+        text = "%s: its image processor makes images of %dx%d pixels, but the model takes %dx%d"
         logger.warning(text, checkpoint.path, *checkpoint.processed_size, *size)
     options, has_new_head = described, num_classes is not None
     if has_new_head:
         options = options.replace(num_classes=num_classes)
         if not is_resnet(options):
             options = options.replace(representation_size=None, projection_dim=None)
-        text = "%s: its head is replaced by one of zeros, with %d classes"
+        text = "%s: its head is replaced by a new head of zeros, for %d classes"
         logger.info(text, checkpoint.path, num_classes)
     _check_overrides(options, overrides)
     if ignored := checkpoint.naming.ignored:
@@ -279,7 +283,7 @@ def _set_attributes(checkpoint, model, keeps_head=True):
 def _check_overrides(options, overrides):
     """Raise an error if the caller's value of an option contradicts the file."""
     check_options("from_checkpoint", overrides, vars(options))
-    # The file determines the other options; some files record neither activation nor epsilon.
+    # The file determines the other options, except that some files lack activation and epsilon.
     free = options.names("training", "runtime")
     for name, value in overrides.items():
         if name in ("classifier_activation", *free):
@@ -296,7 +300,7 @@ def _check_overrides(options, overrides):
 
 def assign(variable, value):
     """Assign a copy of a value, which may be a view of a file or of another model's variable."""
-    # JAX would share NumPy's buffer with the variable, and donate the buffer in training.
+    # Without a copy, a variable of JAX may share NumPy's buffer, which training would overwrite.
     variable.assign(np.array(value))
 
 
@@ -310,7 +314,7 @@ def _warn_of_differences(model, checkpoint):
     names = ["classifier_activation"]
     if not is_resnet(options):
         names += ["activation", "epsilon", "position_embedding", "position_placement"]
-        # An assumed pooling cannot contradict the model.
+        # If the pooling is only assumed, a difference says nothing about the file.
         names += ["pooling"] if "pooling" not in checkpoint.options_without_config else []
     for name in names:
         value, other = getattr(options, name), getattr(recorded, name)

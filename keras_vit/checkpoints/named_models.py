@@ -1,4 +1,4 @@
-"""Load models by name, and make digests of their files: runs, checkpoints, and builders."""
+"""Load runs and checkpoints by name, check names of models, and make digests of model files."""
 
 import hashlib
 
@@ -17,36 +17,36 @@ from keras_vit.models.variants import is_variant
 def load_trained(source, image_size=None):
     """Load a model from a run (its best model), a `.keras` file or a checkpoint.
 
-    The model is resized to `image_size`, unless this is `None`. Some files do not record their
-    image size, and need it.
+    The model is resized to `image_size`, unless this is `None`. Some files do not record the image
+    size of their model, and can be loaded only with `image_size`.
     """
     path = find_model(source)
     if path.suffix != ".keras":
         return from_checkpoint(source, image_size=image_size)
-    model = load_unscaled(path)
+    model = load_refusing_scaling(path)
     return model if image_size is None else resize(model, image_size)
 
 
-def load_unscaled(path):
+def load_refusing_scaling(path):
     """Load a `.keras` file; raise an error if the model scales the pixels itself."""
     model = load_model(path)
     scaling = keras.layers.Rescaling, keras.layers.Normalization
     if any(isinstance(layer, scaling) for layer in model.layers):
         raise ValueError(
-            "`model` must take images in [-1, 1], as all commands give them. Received: "
-            f"model={str(path)!r}, which scales pixels itself"
+            "`model` must take images in [-1, 1], because all commands scale pixels to this range. "
+            f"Received: model={str(path)!r}, which scales pixels itself"
         )
     return model
 
 
 def check_model_path(model):
-    """Raise an error if a model is neither a variant nor a file; a checkpoint is downloaded."""
+    """Raise an error if a model is neither a variant nor weights; download published weights."""
     if not is_variant(model):
         find_file(model, argument="model")
 
 
 def absolute_model_name(model):
-    """Return the name of a model with an absolute path, for use in any working directory.
+    """Return the name of a model, or its absolute path, to be used in any working directory.
 
     Example:
     >>> from keras_vit.checkpoints.named_models import absolute_model_name
@@ -68,7 +68,7 @@ def model_digest(model):
 
 
 def digest_of_files(paths):
-    """Return a digest of the contents of the paths that are files, at least one."""
+    """Return one digest of all paths that are files; raise an error if none is a file."""
     files, digest = sorted(path for path in set(paths) if path.is_file()), hashlib.sha256()
     if not files:
         raise ValueError(f"A model must have files. Received: {', '.join(map(str, paths))}")

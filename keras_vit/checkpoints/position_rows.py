@@ -1,8 +1,8 @@
 """Fit position embeddings of files to models: prefix rows, grid of patches, and image size.
 
-A model has one row per token: class token, registers, patches. A file has rows for all tokens
-(vit_jax, transformers), or only for the patches (big_vision, DeiT III, DINOv2). The rows before the
-patches are the prefix.
+The position embedding of a model has one row per token: class token, registers, patches. A file has
+rows for all tokens (vit_jax, transformers), or only for the patches (big_vision, DeiT III, DINOv2).
+The rows before the rows of the patches are the prefix.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from keras_vit.models.options import DEFAULT_IMAGE_SIZE, is_resnet
 
 @dataclasses.dataclass(frozen=True)
 class PositionRows:
-    """The `(rows, columns)` of patches in a position table, and the rows before them."""
+    """The grid `(rows, columns)` of a position embedding, and the number of its prefix rows."""
 
     grid: tuple[int, int]
     num_prefix: int
@@ -27,11 +27,11 @@ class PositionRows:
 def position_rows(num_rows, counts, known=None, expected=None):
     """Split a number of position rows into prefix rows and a grid of patches.
 
-    `counts` are the possible numbers of prefix rows, the likeliest first; `known` is the grid that
-    the file records, `expected` the grid that the caller expects. For each count, the grid is
-    `known`, a square or `expected`, in this order. Between two counts, `known` decides, and then
-    `expected`. Log a warning if two counts fit and `known` does not decide. Return `None` if no
-    grid fits.
+    `counts` are the possible numbers of prefix rows, the likeliest first. `known` is the grid that
+    the file records, and `expected` is the grid that the caller expects. For each count, the grid
+    is the first of `known`, a square and `expected` that fits. If several counts fit, the grid
+    `known` is preferred, and then `expected`; log a warning if the chosen grid is not `known`.
+    Return `None` if no grid fits.
 
     Example:
     >>> position_rows(197, counts=(1, 0))
@@ -49,8 +49,8 @@ def position_rows(num_rows, counts, known=None, expected=None):
     fitting.sort(key=lambda rows: (rows.grid != known, rows.grid != expected))
     if len(fitting) > 1 and fitting[0].grid != known:
         logger.warning(
-            "%d positions are read as a grid of %s and %d prefix rows, but %s and %d fit too; "
-            "`from_checkpoint` takes the `image_size`",
+            "%d positions are read as a grid of %s and %d prefix rows, but a grid of %s and %d "
+            "prefix rows would fit too; to choose, give `image_size` to `from_checkpoint`",
             num_rows,
             *(fitting[0].grid, fitting[0].num_prefix, fitting[1].grid, fitting[1].num_prefix),
         )
@@ -60,12 +60,12 @@ def position_rows(num_rows, counts, known=None, expected=None):
 def fit_prefix(table, rows, num_prefix):
     """Fit a file's position embedding `(1, rows, width)` to the tokens of a model.
 
-    Return `(1, num_prefix + patches, width)`. The first axis may be missing from both.
+    Return `(1, num_prefix + patches, width)`. The first axis may be missing from both shapes.
     """
     if table.ndim == 2:
         return fit_prefix(table[None], rows, num_prefix)[0]
     prefix, patches = table[:, : rows.num_prefix], table[:, rows.num_prefix :]
-    # Tokens without a row get the position zero.
+    # Tokens for which the file has no row get zeros.
     missing = max(num_prefix - rows.num_prefix, 0)
     prefix = np.pad(prefix[:, :num_prefix], ((0, 0), (0, missing), (0, 0)))
     return np.concatenate([prefix, patches], axis=1) if num_prefix else patches
@@ -74,7 +74,7 @@ def fit_prefix(table, rows, num_prefix):
 def stored_image_size(checkpoint, options, image_size):
     """Return the image size of a file.
 
-    `image_size` is the caller's, for a file whose grid is neither square nor recorded.
+    The caller's `image_size` is used if the grid of the file is neither square nor recorded.
     """
     table, configured = checkpoint.shape_of(POSITIONS), checkpoint.configured_size
     if is_resnet(options) or (table is None and configured is None):
@@ -92,13 +92,13 @@ def stored_image_size(checkpoint, options, image_size):
     rows = position_rows(table[1], counts, known, expected)
     if rows is None:
         raise ValueError(
-            "`image_size` must be that of the file where its grid of patches is not square: "
-            f"{table[1]} positions with {options.num_prefix_tokens} tokens before the patches. "
+            "`image_size` must be that of the file if its grid of patches is not square: there are "
+            f"{table[1]} positions, and {options.num_prefix_tokens} tokens before the patches. "
             f"Received: path={str(checkpoint.path)!r}"
         )
     if known not in (None, rows.grid):
         logger.warning(
-            "%s: the grid of its position embedding, %s, is used; its settings have another, %s",
+            "%s: the grid of the position embedding, %s, is used instead of the recorded grid, %s",
             *(checkpoint.path, rows.grid, known),
         )
     return tuple(n * patch for n, patch in zip(rows.grid, options.stride, strict=True))
@@ -107,7 +107,7 @@ def stored_image_size(checkpoint, options, image_size):
 def image_spec_for(checkpoint, options, image_size):
     """Return the `ImageSpec` of a file for a model of these options and this image size.
 
-    If patches do not tile the images of the file, the last rows and columns are cut off.
+    If patches do not tile the images of the file, the last rows and columns of pixels are cut off.
     """
     size = checkpoint.configured_size
     if is_resnet(options) or size is None or _tiled_size(size, options.stride) != image_size:
@@ -119,8 +119,9 @@ def image_spec_for(checkpoint, options, image_size):
 def rows_for_model(checkpoint, shapes, grid, stride=None):
     """Return the `PositionRows` of a file for a model, and the number of the model's prefix tokens.
 
-    Return `None` if the file or the model has no position embedding. `stride` is `None` for a model
-    that was built from the file. For other models, raise an error if the file has another grid.
+    Return `None` if the file or the model has no position embedding. Raise an error if their grids
+    differ. `stride` is the distance of patches in pixels, or `None` for a model that was built from
+    the file and therefore has the same grid.
     """
     table = checkpoint.shape_of(POSITIONS)
     if POSITIONS not in shapes or table is None or len(table) != 3:
@@ -134,17 +135,17 @@ def rows_for_model(checkpoint, shapes, grid, stride=None):
         return None
     if rows.grid != grid:
         raise ValueError(
-            f"`path` must be for the model's grid of {grid} patches: `from_checkpoint` with "
-            f"`image_size` resizes others. Received: path={str(checkpoint.path)!r}, for {rows.grid}"
+            f"`path` must have the model's grid of {grid} patches; `from_checkpoint` can resize "
+            f"the grid of a file. Received: path={str(checkpoint.path)!r}, with {rows.grid}"
         )
     if rows.num_prefix > num_prefix:
-        text = "%s: the position of the class token is ignored, because the model has none"
+        text = "%s: the position of the class token is ignored: the model has no class token"
         logger.warning(text, checkpoint.path)
     return rows, num_prefix
 
 
 def warn_of_assumed_grid(path, grid):
-    """Warn that the grid of a file is assumed to be the model's, if that grid is not square."""
+    """Warn that a file is assumed to have the grid of the model, unless the grid is square."""
     if grid[0] != grid[1]:
         text = "%s does not record its grid of patches: it is assumed to be the model's, %s"
         logger.warning(text, path, grid)

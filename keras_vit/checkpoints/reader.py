@@ -1,4 +1,4 @@
-"""Read an open checkpoint file: the options of its model, its arrays, and whether they fit."""
+"""Read an open checkpoint file: the options of its model, and arrays that fit a given model."""
 
 import contextlib
 import functools
@@ -53,10 +53,10 @@ class CheckpointReader:
 
     Attributes:
         format: the `Format` of the file.
-        naming: the `Naming` of its arrays.
-        archive: the arrays under their names in the file, and the configuration next to it.
-        records_images: whether the files record how images are resized and normalized.
-        image_spec: the recorded `ImageSpec`, or else the one of the ViT paper.
+        naming: the `Naming` of the arrays.
+        archive: the arrays by their names in the file, and the contents of its JSON files.
+        records_images: whether the JSON files record how images are resized and normalized.
+        image_spec: the recorded `ImageSpec`, or else the `ImageSpec` of the ViT paper.
         processed_size: size of the images that the recorded image processor returns, or `None`.
     """
 
@@ -89,7 +89,7 @@ class CheckpointReader:
 
     @property
     def configured_size(self):
-        """The recorded image size `(height, width)`, or `None`."""
+        """The image size `(height, width)` that `archive.config` records, or `None`."""
         size = self.format.configured_size(self.archive.config)
         return as_pair(size, "image_size") if size else None
 
@@ -106,7 +106,7 @@ class CheckpointReader:
     def options(self, num_heads=None, image_size=None):
         """Return the options of the model that the file describes, at the image size of the file.
 
-        The arguments are for a file that does not record them, as in `from_checkpoint`.
+        The arguments give what the file does not record, as in `from_checkpoint`.
         """
         try:
             options = self.format.describe(self.shape_of, self.archive.config, num_heads)
@@ -116,11 +116,11 @@ class CheckpointReader:
                 "The arrays of `path`, and its config.json if there is one, must describe a Vision "
                 f"Transformer or a ResNet. Received: path={str(self.path)!r} ({error!r})"
             ) from error
-        # The arrays of the first block or unit determine these.
+        # The first block of a ViT, or the first unit of a ResNet, determines these options.
         first = "stages width" if is_resnet(options) else "depth num_heads mlp_dim"
         values = [getattr(options, name) for name in first.split()]
         if not all(values) or 0 in (getattr(options, "resnet_stages", values[0]) or ()):
-            rule = "hold the arrays of all blocks and units, which determine "
+            rule = "hold the arrays of all blocks and units of the model, which determine "
             raise path_error(self.path, rule + first.replace(" ", ", "))
         recorded_heads = getattr(options, "num_heads", None)
         if num_heads not in (None, recorded_heads):
@@ -134,7 +134,7 @@ class CheckpointReader:
         known = {
             # The norm of the queries has the width of one head, and so gives the number of heads.
             "num_heads": num_heads is not None or getattr(options, "qk_norm", False),
-            # A model with the pooling "gap" may have the same arrays as one with "token".
+            # Arrays that are read as the pooling "token" may be those of a model with "gap".
             "pooling": getattr(options, "pooling", None) != "token",
         }
         names = [name for name in self.options_without_config if not known.get(name)]
@@ -148,12 +148,12 @@ class CheckpointReader:
 
     @property
     def _adds_bias(self):
-        """Whether absorbing the mean adds a bias to a patch projection without one."""
+        """Whether `absorb` adds a bias to a patch projection that has no bias in the file."""
         has_kernel = self.shape_of(KERNEL) is not None
         return has_kernel and self.shape_of(BIAS) is None and set(self.image_spec.mean) != {0.5}
 
     def shape_of(self, path):
-        """Return the shape of the array for the variable of this path, or `None`."""
+        """Return the shape of the array for the variable with this path, or `None`."""
         template, indices = template_of(path)
         if template not in self._rows:
             return None
@@ -166,9 +166,9 @@ class CheckpointReader:
         return (1, *shape) if is_flat else shape
 
     def read(self, model, drop_head=False, is_built_from_file=False):
-        """Check all names and shapes, and generate pairs of a model's variables and their values.
+        """Check all names and shapes, and generate pairs of a variable and its value.
 
-        `drop_head` ignores the head and `pre_logits` of the file and of the model.
+        With `drop_head`, the head and `pre_logits` are neither read nor set.
         """
         variables = {variable.path: variable for variable in model.weights}
         shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
@@ -180,8 +180,9 @@ class CheckpointReader:
         return self._values(mapped, variables, shapes, positions)
 
     def match(self, name, shapes, grid, num_heads, stride=None, drop_head=False):
-        """Check names and shapes of the arrays against the `shapes` of a model's variables by path.
+        """Raise an error if names or shapes of the arrays do not fit a model.
 
+        `name` is the name of the model, and `shapes` are the shapes of its variables by path.
         `grid` and `num_heads` are `None` for a ResNet; `stride` is as in `rows_for_model`. Return a
         list of `Entry` for the variables, and the result of `rows_for_model`.
         """
@@ -205,7 +206,7 @@ class CheckpointReader:
         misfit = functools.partial(_misfit, fits_positions=fits_positions, num_heads=num_heads)
         problems = mismatches(self.naming, mapped, shapes, misfit, used)
         if unmapped:
-            problems.append(_listed("without a place in this format", unmapped))
+            problems.append(_listed("variables that this format does not have", unmapped))
         if problems:
             rule = f"hold exactly the weights of the model {name!r}"
             received = f" ({self.format.name}), with {'; '.join(problems)}"
@@ -213,14 +214,14 @@ class CheckpointReader:
         return mapped, positions
 
     def _values(self, mapped, variables, shapes, positions):
-        # Sorted, so that an array of stacked blocks is read once.
-        def place(entry):
+        # Entries are sorted so that an array that stacks all blocks is read only once.
+        def sort_key(entry):
             source = self.naming.sources[entry.source]
             return (source.index is not None, source.name if source.index is not None else "")
 
         read_finite = functools.lru_cache(maxsize=1)(self._read_finite)
         has_zero_heads = []
-        for entry in sorted(mapped, key=place):
+        for entry in sorted(mapped, key=sort_key):
             source = self.naming.sources[entry.source]
             array = read_finite(source.name)
             array = array if source.index is None else array[source.index]
@@ -237,7 +238,7 @@ class CheckpointReader:
         if self._adds_bias:
             yield variables[BIAS], self._centered(BIAS, 0, shapes)
         if has_zero_heads and all(has_zero_heads):
-            text = "%s: all images have the same logits, as the kernel of the head is zero"
+            text = "%s: all images have the same logits, because the kernel of the head is zero"
             logger.warning(text, self.path)
 
     def _centered(self, path, value, shapes):
@@ -255,7 +256,7 @@ class CheckpointReader:
         """Raise an error if a value is infinite in the variable's dtype."""
         if value.dtype.name == variable.dtype:
             return
-        # On JAX, NumPy casts the array, and warns of an overflow.
+        # On JAX, NumPy casts the array, and would warn of an overflow.
         with np.errstate(over="ignore"):
             is_finite = ops.all(ops.isfinite(ops.cast(value, variable.dtype)))
         if not is_finite:
@@ -277,9 +278,9 @@ def mismatches(naming, mapped, shapes, misfit, used=()):
         naming: the `Naming` of the file.
         mapped: a list of `Entry` for the variables to fill.
         shapes: shapes of the variables by path.
-        misfit: `misfit(entry, actual, targets)` returns the shape that an array should have for
-            variables of the shapes `targets`; `None` if its shape, `actual`, can be read.
-        used: names of other arrays that are expected, such as a head that is dropped.
+        misfit: `misfit(entry, actual, targets)` returns `None` if an array of the shape `actual`
+            fits variables of the shapes `targets`, and otherwise the shape that would fit.
+        used: names of other arrays that are expected, such as those of a head that is replaced.
     """
     used = {entry.source for entry in mapped} | set(used)
     missing = [repr(entry.source) for entry in mapped if entry.source not in naming.shapes]

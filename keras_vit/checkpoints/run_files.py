@@ -16,28 +16,28 @@ MODELS = (BEST_MODEL, LAST_MODEL, AVERAGED_MODEL, PREDICTOR_MODEL)
 
 
 def find_model(path):
-    """Return the best model's file for the directory of a run, and any other path unchanged."""
+    """Return the path of the best model for the directory of a run, and otherwise `path`."""
     path = pathlib.Path(path).expanduser()
     return path / BEST_MODEL if path.is_dir() and (path / RUN_FILE).is_file() else path
 
 
 def read_run(path):
-    """Read `run.json` in the directory of a file, such as a model; `{}` if there is none."""
+    """Read the `run.json` next to a file, such as a model; return `{}` if there is none."""
     return read_json(pathlib.Path(path).with_name(RUN_FILE))
 
 
 def run_of(model_path):
-    """Read the `run.json` of the run that saved a model; `{}` for any other model."""
+    """Read the `run.json` of the run that saved a model; return `{}` for any other model."""
     return read_run(model_path) if pathlib.Path(model_path).name in MODELS else {}
 
 
 def run_metadata(model_path, image_size):
-    """Return the data, the origin and the accuracy of a model that a run saved.
+    """Return the data, the starting model and the accuracy of a model that a run saved.
 
     Args:
-        model_path: path of the model file; for a model of no run, `{}` is returned.
-        image_size: `(height, width)` that the model is used with. The accuracy is returned only for
-            the image size of the training.
+        model_path: path of the model file. If no run saved it, `{}` is returned.
+        image_size: `(height, width)` of the images that the model will be used with. The accuracy
+            is returned only if the run used images of this size.
     """
     run = run_of(model_path)
     if not run:
@@ -49,7 +49,7 @@ def run_metadata(model_path, image_size):
     is_measured = pathlib.Path(model_path).name in (BEST_MODEL, last) and "class_names" in run
     if is_measured and tuple(image_size) == (recipe["image_size"],) * 2 and metrics.is_file():
         epochs = map(json.loads, metrics.read_text(encoding="utf-8").splitlines())
-        # Only models of a finite loss are saved.
+        # A model is saved only if its validation loss is finite.
         saved = [row for row in epochs if math.isfinite(row.get("val_loss") or math.nan)]
         accuracies = [row["val_accuracy"] for row in saved if "val_accuracy" in row]
         if accuracies:

@@ -25,7 +25,7 @@ from keras_vit.checkpoints.configuration import (
 )
 from keras_vit.checkpoints.formats import recognize, written_formats
 from keras_vit.checkpoints.reader import CheckpointReader
-from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, check_channels, release
+from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, check_channels, undo_absorb
 from keras_vit.checkpoints.weight_map import POSITIONS, entries
 from keras_vit.core.arguments import check_choice, path_error
 from keras_vit.core.files import replacing
@@ -38,11 +38,11 @@ from keras_vit.models.options import is_resnet, option_differences
 from keras_vit.models.structure import stored_size
 from keras_vit.models.surgery import resize, with_float_kernels
 
-# Options that only this package has, and their values in models of other projects.
+# Options that only this package has, and the values that correspond to models of other projects.
 OWN_OPTIONS = {"position_placement": "stem", "axial": False}
 # Position embeddings that no other project has.
 OWN_EMBEDDINGS = ("learned2d", "relative")
-# Options that an error lists if a file of the layout would not describe a model.
+# Options that an error names if the written file could not be read as a model.
 LISTED = ("pooling", "class_token", "representation_size", "num_classes", "activation", "qkv_bias")
 
 
@@ -55,34 +55,35 @@ def save_checkpoint(
 ) -> None:
     """Write the weights of a model to a file that another project reads.
 
-    An existing file is replaced when the new one is complete. A model of any image size is written
-    at the size of its position embeddings.
+    An existing file is replaced when the new file is complete. A model that takes images of any
+    size (`image_size=None`) is written at the image size of its position embeddings.
 
     Args:
         model: a model of this package.
-        path: path of the `.npz` file to write. For timm and transformers, path of a directory for
-            `model.safetensors`, `config.json` and the other files of the project, or of a
-            `.safetensors` file for the weights alone. For TensorFlow models of transformers before
-            version 5, path of a directory or an `.h5` file.
+        path: path of the `.npz` file to write. For timm and transformers, path of a directory, for
+            `model.safetensors`, `config.json` and the other files of the project; or path of a
+            `.safetensors` file, which is written without JSON files. For TensorFlow models of
+            transformers before version 5, path of a directory or of an `.h5` file.
         format: name of the layout, such as `"google"` (vit_jax), `"timm"`, `"huggingface"` or
             `"huggingface_tf"`, a key of `keras_vit.checkpoints.formats.FORMATS`. `"timm"` and
             `"huggingface"` stand for all layouts of the project (ViT, DeiT, DINOv2, CLIP and
-            others): the layout that the model was read from, or else the first that can describe
-            the model. `None` stands for all layouts with the suffix of `path`; a directory needs a
-            name.
-        class_names: names of the classes, for the `config.json`; `None` for the names of the model.
-            A warning is logged if names are given and no `config.json` is written.
-        normalization: `(mean, standard_deviation)` of pixels in [0, 1], each a tuple of one number
-            or of one per channel, for the patch projection and the configuration of timm and
-            transformers. `None` for the normalization of `ImageModel.image_spec`, or, for weights
-            alone, for the recorded one next to them, and [-1, 1] without a record. The `.npz`
-            layouts always take images in [-1, 1].
+            others). The model is then written in the layout that it was read from, or else in the
+            first layout that can describe it. `None` stands for all layouts with the suffix of
+            `path`; to write a directory, give a name.
+        class_names: names of the classes, for the `config.json`; `None` for `model.class_names`. A
+            warning is logged if names are given and no `config.json` is written.
+        normalization: `(mean, standard_deviation)` of pixels in [0, 1], for the patch projection
+            and the `config.json` of timm and transformers. Each is a tuple with one number, or with
+            one number per channel. `None` for the normalization of `ImageModel.image_spec`. For a
+            file without new JSON files, `None` stands for the normalization that existing JSON
+            files in its directory record, or else for images in [-1, 1]. The `.npz` layouts always
+            take images in [-1, 1].
 
     Raises:
         ValueError: if the layout cannot represent a part of the model, such as register tokens; a
-            weight is not finite; `path` has the wrong kind, or is a directory with other weights
-            that would be read with the new `config.json`; or the class names are not unique, or
-            not one per class.
+            weight is not finite; `path` does not fit the layout; `path` is a directory with other
+            weights, which would be read with the new `config.json`; or the class names are not
+            unique, or their number is not the number of classes.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -103,11 +104,11 @@ def save_checkpoint(
         class_names = check_class_names(class_names, num_classes=options.num_classes)
     check_finite(model, dtype="float32")
     is_directory = path.suffix != format.suffix
-    # Weights alone are read with the configuration next to them.
-    has_present = format.config_files and not is_directory
-    present = read_configuration(path.parent) if has_present else ({}, {})
+    # A file that is written without JSON files will be read with the JSON files next to it.
+    uses_existing = format.config_files and not is_directory
+    existing = read_configuration(path.parent) if uses_existing else ({}, {})
     image_spec = image_spec_of(model)
-    recorded = image_spec if is_directory else recorded_images(*present, path) or WHOLE_IMAGE
+    recorded = image_spec if is_directory else recorded_images(*existing, path) or WHOLE_IMAGE
     if normalization is None or not format.config_files:
         normalization = recorded.normalization
     mean, deviation = normalization
@@ -117,42 +118,42 @@ def save_checkpoint(
         names = names and list(names)
         format, arrays, files = as_files(model, options, format, image_spec, names)
         path = path / format.name_in_directory
-        _check_not_hidden(path, files)
+        _check_no_conflict(path, files)
     else:
         if class_names is not None:
             logger.warning("%s does not record the names of the classes", path)
         try:
-            format, arrays, files = as_files(model, options, format, image_spec, present=present)
+            format, arrays, files = as_files(model, options, format, image_spec, None, existing)
         except ValueError as error:
-            if not present[0]:
+            if not existing[0]:
                 raise
             raise ValueError(
-                "`path` must not be next to the config.json of another model, with which the "
-                f"weights would be read. Received: path={str(path)!r} ({error})"
+                "`path` must not be next to the config.json of another model, because the weights "
+                f"would be read with this config.json. Received: path={str(path)!r} ({error})"
             ) from error
-    _record_thresholds(model, format, files, present[0], path)
-    written = [files.get(name, {}) for name in CONFIGURATION] if is_directory else present
-    warn_of_lost_preparation(*written, path, image_spec, options.image_size)
+    _record_thresholds(model, format, files, existing[0], path)
+    json_files = [files.get(name, {}) for name in CONFIGURATION] if is_directory else existing
+    warn_of_lost_preparation(*json_files, path, image_spec, options.image_size)
     write_files(path, arrays, files, size_to_record(options))
 
 
-def _record_thresholds(model, format, files, present, path):
+def _record_thresholds(model, format, files, existing_config, path):
     """Record in the `config.json` that a model is multi-label, or warn if this is impossible.
 
-    `present` is the existing `config.json` next to weights alone.
+    `existing_config` is the `config.json` that is already next to a file of weights, or `{}`.
     """
-    thresholds, record = getattr(model, "thresholds", None), format.multi_label
-    is_recorded = bool(record) and record.items() <= present.items()
+    thresholds, multi_label = getattr(model, "thresholds", None), format.multi_label
+    is_recorded = bool(multi_label) and multi_label.items() <= existing_config.items()
     if thresholds is None:
         if is_recorded:
             raise ValueError(
-                "`path` must not be next to the config.json of a multi-label model, with which the "
-                f"weights would be read. Received: path={str(path)!r}"
+                "`path` must not be next to the config.json of a multi-label model, because the "
+                f"weights would be read with it. Received: path={str(path)!r}"
             )
         return
     config = CONFIGURATION[0]
-    if record and config in files:
-        files[config] |= record
+    if multi_label and config in files:
+        files[config] |= multi_label
         is_recorded = True
     if not is_recorded:
         logger.warning(
@@ -164,32 +165,33 @@ def _record_thresholds(model, format, files, present, path):
         logger.warning("%s does not record `model.thresholds`: they are read as 0.5", path)
 
 
-def as_files(model, options, format, image_spec, class_names=None, present=None):
-    """Return the first layout of a family that can describe a model, its arrays and JSON files.
+def as_files(model, options, format, image_spec, class_names=None, existing=None):
+    """Return the layout in which a model is written, the arrays, and the JSON files by name.
 
-    For weights alone, `present` is the configuration next to them, and there are no JSON files.
+    The layout is the first of `_candidates` that can describe the model. `existing` are the
+    contents of the JSON files that are already next to a file of weights; `None` to make new ones.
     """
     values, errors = values_of(model), []
-    for row in _candidates(format, values, getattr(model, "layout", None)):
+    for layout in _candidates(format, values, getattr(model, "layout", None)):
         try:
-            check_describable(row, options)
-            arrays, files = arrays_of(values, options, row, image_spec), {}
-            if present is None:
+            check_describable(layout, options)
+            arrays, files = arrays_of(values, options, layout, image_spec), {}
+            if existing is None:
                 recorded = options.replace(image_size=image_spec.full_size(options.image_size))
-                files = row.configure(recorded, arrays, class_names, image_spec)
-            written = present or [files.get(name, {}) for name in CONFIGURATION]
-            lost = lost_options(arrays, written, options, row)
+                files = layout.configure(recorded, arrays, class_names, image_spec)
+            json_files = existing or [files.get(name, {}) for name in CONFIGURATION]
+            lost = lost_options(arrays, json_files, options, layout)
         except ValueError as error:
-            errors.append((row.name == getattr(model, "layout", None), error))
+            errors.append((layout.name == getattr(model, "layout", None), error))
             continue
         for name, value in lost.items():
-            text = f"{row.name} files do not record {name}: "
+            text = f"{layout.name} files do not record {name}: "
             if value is None:
                 text += f"give {name}={getattr(options, name)!r} when the file is read"
             else:
                 text += f"{getattr(options, name)!r} becomes {value!r} when the file is read"
             logger.warning("%s", text)
-        return row, arrays, files
+        return layout, arrays, files
     # Prefer the error of the layout that the model was read from.
     raise max(errors, key=lambda error: error[0])[1]
 
@@ -197,48 +199,48 @@ def as_files(model, options, format, image_spec, class_names=None, present=None)
 def _candidates(format, paths, preferred):
     """Return `format` and the other layouts of its family with the same suffix, the best first.
 
-    Layouts with a row for each variable of a model come first, and among equals the layout of the
-    name `preferred`.
+    First come layouts whose weight map has a row for each variable of a model. Among equals, the
+    layout named `preferred` is first.
     """
     family = [
-        row
-        for row in written_formats().values()
-        if row is format or (format.name == row.family and row.suffix == format.suffix)
+        layout
+        for layout in written_formats().values()
+        if layout is format or (format.name == layout.family and layout.suffix == format.suffix)
     ]
     return sorted(
-        family, key=lambda row: (bool(entries(row.rows, paths)[1]), row.name != preferred)
+        family, key=lambda layout: (bool(entries(layout.rows, paths)[1]), layout.name != preferred)
     )
 
 
 def format_for(model, suffix):
-    """Return the name of a layout for files of a suffix that has a row for each variable.
+    """Return the name of the layout in which to write a model to a file with this suffix.
 
-    Prefer the layout that the model was read from. If no layout has all rows, return the first of
-    this suffix.
+    The layout must be able to describe the model, with a row of its weight map for each variable.
+    Prefer the layout that the model was read from. If no layout is able, return the first layout.
     """
     options = options_of(model).resolved()
     paths = [variable.path for variable in model.weights]
-    rows = [row for row in written_formats().values() if row.suffix == suffix]
-    rows.sort(key=lambda row: row.name != getattr(model, "layout", None))
-    return next((row.name for row in rows if _has_rows(row, options, paths)), rows[0].name)
+    layouts = [layout for layout in written_formats().values() if layout.suffix == suffix]
+    layouts.sort(key=lambda layout: layout.name != getattr(model, "layout", None))
+    return next((x for x in layouts if _has_rows(x, options, paths)), layouts[0]).name
 
 
-def _has_rows(row, options, paths):
-    """Return whether a layout can describe a model and has a row for each of its variables."""
+def _has_rows(layout, options, paths):
+    """Return whether a layout can describe a model, and has a row for each of its variables."""
     with contextlib.suppress(ValueError):
-        check_describable(row, options)
-        return not entries(row.rows, paths)[1]
+        check_describable(layout, options)
+        return not entries(layout.rows, paths)[1]
     return False
 
 
 def _format_for_suffix(format, path):
-    """Return the layout of the same family for the suffix of a path, or else `format`."""
-    rows = [row for row in written_formats().values() if format.name in (row.name, row.family)]
-    return next((row for row in rows if str(path).endswith(row.suffix)), format)
+    """Return the layout in the family of `format` with the suffix of a path, or else `format`."""
+    layouts = [x for x in written_formats().values() if format.name in (x.name, x.family)]
+    return next((layout for layout in layouts if str(path).endswith(layout.suffix)), format)
 
 
 def _target_path(path, format):
-    """Return the expanded path; raise an error if it is not of the kind that the format writes."""
+    """Return the expanded path; raise an error if the format cannot be written to such a path."""
     path = pathlib.Path(path).expanduser()
     kind, fits = f"a {format.suffix} file", path.suffix == format.suffix and not path.is_dir()
     fits = fits and not path.name.endswith(WEIGHTS_SUFFIX)
@@ -250,8 +252,8 @@ def _target_path(path, format):
     return path
 
 
-def _check_not_hidden(path, files):
-    """Raise an error if other files in the directory would be read with, or instead of, the new."""
+def _check_no_conflict(path, files):
+    """Raise an error if existing files would be read with the new files or instead of them."""
     reasons = {PROCESSOR: f"is read instead of {PREPROCESSOR}"} if PREPROCESSOR in files else {}
     if path.name == TF_MODEL:
         reasons |= dict.fromkeys((MODEL, SHARD_INDEX), f"is read instead of {TF_MODEL}")
@@ -264,13 +266,13 @@ def _check_not_hidden(path, files):
 
 
 def write_files(path, arrays, files, image_size, **metadata):
-    """Write the arrays, and the JSON files next to them: all files, or none.
+    """Write the arrays and the JSON files next to them; if one cannot be written, write none.
 
-    `metadata` are strings for a `.safetensors` file.
+    `metadata` are strings that are stored in a `.safetensors` file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        # The stack renames in reverse order: the configuration is in place before the weights.
+        # The stack renames in reverse order, so that weights never appear without their JSON files.
         temporary = stack.enter_context(replacing(path))
         temporaries = {name: stack.enter_context(replacing(path.with_name(name))) for name in files}
         for name, contents in files.items():
@@ -295,10 +297,10 @@ def values_of(model):
 
 
 def check_describable(format, options):
-    """Raise `ValueError` if the project of a layout cannot have a model of these options."""
+    """Raise a `ValueError` if no model of the layout's project can have these options."""
     if is_resnet(options):
         if not format.has_resnets:
-            raise ValueError(f"`model` must be for {format.name!r} files. Received: a ResNet")
+            raise ValueError(f"`model` must be a ViT for {format.name!r} files. Received: a ResNet")
         return
     names = [name for name, value in OWN_OPTIONS.items() if getattr(options, name) != value]
     names += ["position_embedding"] * (options.position_embedding in OWN_EMBEDDINGS)
@@ -322,7 +324,7 @@ def arrays_of(values, options, format, image_spec):
     values = dict(values)
     if KERNEL in values and not image_spec.is_centered:
         check_channels(image_spec, options.image_channels, "`normalization`")
-        values |= release(values, image_spec)
+        values |= undo_absorb(values, image_spec)
     if not format.has_patch_bias(options):
         values = _without_patch_bias(format, values, options)
     values = _with_stored_positions(format, values, options)
@@ -330,7 +332,7 @@ def arrays_of(values, options, format, image_spec):
     if unmapped:
         listed = ", ".join(unmapped[:4]) + (" ..." if len(unmapped) > 4 else "")
         raise ValueError(
-            f"`model` must have nothing that {format.name} files have no place for. "
+            f"`model` must have only variables that {format.name} files can hold. "
             f"Received: a model with {listed}"
         )
     arrays = {
@@ -350,7 +352,7 @@ def _without_patch_bias(format, values, options):
         return values
     if options.position_embedding != "learned":
         raise _not_describable(format, options, ["patch_bias", "position_embedding"])
-    # A bias adds the same vector to each patch: it can be added to their positions instead.
+    # The bias is the same for all patches, so it can be added to their positions instead.
     is_patch = np.arange(values[POSITIONS].shape[1])[:, None] >= options.num_prefix_tokens
     return {**values, POSITIONS: values[POSITIONS] + is_patch * bias}
 
@@ -374,13 +376,13 @@ def _with_stored_positions(format, values, options):
 
 
 def lost_options(arrays, configuration, options, format):
-    """Return the options that a file does not record, and the values that are read instead.
+    """Return the options that a file does not record, with the values that readers assume.
 
     The value is `None` for an option that must be given when the file is read.
 
     Args:
         arrays: the arrays of the file by name.
-        configuration: contents of the `config.json` and the `preprocessor_config.json` next to it.
+        configuration: contents of the file's `config.json` and `preprocessor_config.json`.
         options: options of the model.
         format: the `Format` of the file.
 
@@ -400,7 +402,7 @@ def lost_options(arrays, configuration, options, format):
     read_size = _read_option("image_size", checkpoint, num_heads)
     if checkpoint.shape_of(POSITIONS) is not None and read_size not in (None, size):
         raise _not_describable(format, options, ["image_size"])
-    # The arrays contain these two.
+    # The arrays show whether a model has a LayerScale and a bias of the patch projection.
     ignored = {"layer_scale", "patch_bias"}
     positions = getattr(options, "position_embedding", None)
     if positions == "sincos2d" and positions not in format.position_embeddings:
@@ -409,7 +411,7 @@ def lost_options(arrays, configuration, options, format):
     compared = [name for name in (*options.names(), *options.names("size")) if name not in ignored]
     lost = {name: value for name, (_, value) in option_differences(options, read, compared).items()}
     logged = {"epsilon"}
-    # The two GELUs differ little: only another activation is an error.
+    # The two GELUs differ little, so reading the wrong GELU is not an error.
     if "gelu" in str(getattr(options, "activation", "")):
         logged.add("activation")
     if fatal := sorted(set(lost) - logged):
@@ -422,7 +424,7 @@ def lost_options(arrays, configuration, options, format):
 
 
 def _read_option(name, checkpoint, num_heads, image_size=None):
-    """Return an option as read with these arguments, or `None` if more arguments are needed."""
+    """Return an option of the model in a file, or `None` if more arguments are needed."""
     with contextlib.suppress(ValueError):
         return getattr(checkpoint.options(num_heads, image_size), name)
 
@@ -436,14 +438,17 @@ def _not_describable(format, options, names):
 
 
 def at_stored_size(model):
-    """Return the model without LoRA and quantization; a model of any size at its `stored_size`."""
+    """Return a model without LoRA and quantization, and with a fixed image size.
+
+    A model that takes images of any size is resized to its `stored_size`.
+    """
     takes_any_size = options_of(model).image_size is None
     model = with_float_kernels(model)
     return resize(model, stored_size(model)) if takes_any_size else model
 
 
 class ModelArchive(ArrayArchive):
-    """The variables of a model as an archive, which also has the `model`."""
+    """An archive of the variables of a model; its attribute `model` is the model."""
 
     def __init__(self, model, path, config):
         super().__init__(path, {variable.path: variable for variable in model.weights}, config)
@@ -451,5 +456,5 @@ class ModelArchive(ArrayArchive):
         self.dtypes = {variable.path: variable.dtype for variable in model.weights}
 
     def read(self, name):
-        """Return the value of the variable of that path."""
+        """Return the value of the variable with this path."""
         return keras.ops.convert_to_numpy(self._arrays[name].value)

@@ -21,15 +21,15 @@ class Summary:
 
     Args:
         path: path of the file.
-        format: name of its layout.
+        format: name of the file's layout.
         variant: name of the builder of this architecture, or `None` if only `vision_transformer`
             or `resnet` builds it.
         options: options of `vision_transformer` or `resnet`, at the image size of the file.
         dtypes: names of the dtypes of the arrays.
         class_names: recorded names of the classes, or `None`.
         parameters: number of parameters.
-        head_state: `"zero"` if all weights of the head are zero; `"not finite"` if one is NaN or
-            infinite, and so the file cannot be loaded; otherwise `None`.
+        head_state: `"zero"` if all weights of the head are zero; `"not finite"` if a weight of
+            the head is NaN or infinite, so that the file cannot be loaded; otherwise `None`.
         ignored: names of arrays that are not part of the model, such as the state of an optimizer.
     """
 

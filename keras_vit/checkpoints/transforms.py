@@ -14,7 +14,7 @@ class Transform:
     """An invertible conversion between one array and one or more variables.
 
     Args:
-        meaning: the conversion when a file is read, for the documentation.
+        meaning: description of the conversion when a file is read, for the documentation.
         shape: `shape(shapes, num_heads)` returns the shape of the array, given the shapes of the
             variables and the model's number of attention heads.
         read: `read(array, shapes)` returns the values of the variables.
@@ -140,7 +140,9 @@ BIAS = "patch_embedding/projection/bias"
 
 
 def absorb(kernel, image_spec):
-    """Absorb the normalization of pixels: return the kernel for images in [-1, 1], and a bias.
+    """Absorb the normalization of pixels into the kernel and the bias of the patch projection.
+
+    Return the kernel for images in [-1, 1], and a vector to add to the bias.
 
     Let `W` be the kernel of a model trained on `(p - mean) / deviation`, for pixels `p` in [0, 1].
     The kernel `W / (2 deviation)`, with `sum(W (0.5 - mean) / deviation)` added to the bias,
@@ -154,10 +156,10 @@ def absorb(kernel, image_spec):
     return kernel / (2 * deviation), _shift(kernel, mean, deviation)
 
 
-def release(values, image_spec):
-    """Return kernel and bias, by path, for normalized images; the inverse of `absorb`.
+def undo_absorb(values, image_spec):
+    """Return the kernel and bias, by path, for normalized images: the inverse of `absorb`.
 
-    `values` are the values, by path, of a model for images in [-1, 1].
+    `values` are the values, by path, of the variables of a model that takes images in [-1, 1].
     """
     mean, deviation = _columns(image_spec)
     kernel = values[KERNEL].astype("float64") * (2 * deviation)
@@ -166,7 +168,7 @@ def release(values, image_spec):
 
 
 def check_channels(image_spec, channels, source):
-    """Raise an error unless mean and deviation are one number or one per channel."""
+    """Raise an error unless mean and deviation have one number, or one number per channel."""
     if any(len(values) not in (1, channels) for values in image_spec.normalization):
         raise ValueError(
             f"Mean and standard deviation of pixels must be one number or {channels}, one for each "
@@ -175,7 +177,7 @@ def check_channels(image_spec, channels, source):
 
 
 def _columns(image_spec):
-    """Return mean and deviation, float64 `(channels or 1, 1)`, to broadcast with a kernel."""
+    """Return mean and deviation as float64 arrays that broadcast with a kernel."""
     return (np.array(values, "float64")[:, None] for values in image_spec.normalization)
 
 

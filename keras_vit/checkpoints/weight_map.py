@@ -1,4 +1,4 @@
-"""Weight maps: the array, the variables of the model and the transform, one row per array."""
+"""Weight maps: tables of arrays in a file, the variables of the model, and the transforms."""
 
 import dataclasses
 import re
@@ -15,12 +15,12 @@ POSITION_TRANSFORMS = ("positions", "flat_positions")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One row of a weight map, used for reading and for writing.
+    """One row of a weight map, for reading and for writing an array.
 
     Args:
-        source: name of the array; `{i}` stands for the index of a block, `{n}` for this index plus
-            1, `{s}` and `{u}` for the stage and the number of a residual unit.
-        target: path of a variable, or paths of several, with `{i}`, or `{s}` and `{u}`.
+        source: name of the array. `{i}` stands for the index of a block, `{n}` for the index plus
+            1, `{s}` for a stage of a ResNet, and `{u}` for the number of a unit in its stage.
+        target: path of a variable, or a tuple of paths, with `{i}`, or with `{s}` and `{u}`.
         transform: a name of `TRANSFORMS`.
     """
 
@@ -34,7 +34,7 @@ class Row:
 
 
 def layer(source, target, kernel="identity", bias="identity", names=("kernel", "bias")):
-    """Return the rows of a layer's kernel and bias; `kernel` and `bias` are transforms."""
+    """Return the rows of a layer's kernel and bias; `kernel` and `bias` name transforms."""
     return (
         Row(f"{source}{names[0]}", f"{target}/kernel", kernel),
         Row(f"{source}{names[1]}", f"{target}/bias", bias),
@@ -50,7 +50,7 @@ def norm(source, target, names=("scale", "bias"), transform="identity"):
 
 
 def torch_layer(source, target, kernel="dense", bias="identity"):
-    """Return the rows of a PyTorch layer, by default a dense one with a kernel `(out, in)`."""
+    """Return the rows of a PyTorch layer, by default a dense layer with a kernel `(out, in)`."""
     return layer(source, target, kernel, bias, TORCH_NAMES)
 
 
@@ -71,7 +71,7 @@ def torch_norm(source, target):
 
 
 def packed(source, target, names=QUERY_KEY_VALUE):
-    """Return the rows of one PyTorch layer that holds several layers of `target`."""
+    """Return the rows of a PyTorch layer that concatenates several layers of `target`."""
     return (
         Row(f"{source}weight", tuple(f"{target}/{name}/kernel" for name in names), "split_dense"),
         Row(f"{source}bias", tuple(f"{target}/{name}/bias" for name in names), "split"),
@@ -80,7 +80,7 @@ def packed(source, target, names=QUERY_KEY_VALUE):
 
 @dataclasses.dataclass(frozen=True)
 class StoredArray:
-    """The place of an array in a file: a name, and for stacked blocks an index along axis 0."""
+    """The name of an array in a file, and an index along axis 0 if the array stacks all blocks."""
 
     name: str
     index: int | None = None
@@ -88,12 +88,12 @@ class StoredArray:
 
 @dataclasses.dataclass
 class Naming:
-    """The arrays of a file under the names of a weight map.
+    """The arrays of a file by their names in a weight map.
 
     Args:
-        sources: place of each array in the file.
-        shapes: shape of each array.
-        ignored: names in the file of arrays that are not part of the model.
+        sources: the `StoredArray` of each name.
+        shapes: the shape of each name's array.
+        ignored: names of the arrays in the file that are not part of the model.
     """
 
     sources: dict[str, StoredArray]
@@ -104,12 +104,12 @@ class Naming:
     def of(cls, shapes, rename=lambda name: name, ignored="(?!)"):
         """Return a `Naming` of arrays, given their shapes by name in the file.
 
-        `rename` is a function from a name in the file to the name in the weight map. Empty arrays,
-        and arrays whose new names match the pattern `ignored`, are left out.
+        `rename` is a function from a name in the file to the name in the weight map. Arrays are
+        not part of the model if they are empty or their new names match the pattern `ignored`.
         """
         naming = cls({}, {}, [])
         for name, shape in shapes.items():
-            # Models of transformers without registers save an empty array for them.
+            # transformers saves an empty array for the registers of a model without registers.
             if re.match(ignored, rename(name)) or 0 in shape:
                 naming.ignored.append(name)
             else:
@@ -117,10 +117,10 @@ class Naming:
         return naming
 
     def add(self, name, stored_name, shape, index=None):
-        """Add an array under a name; raise a `ValueError` if the name is taken."""
+        """Add an array under a new name; raise a `ValueError` if the name is used already."""
         if name in self.sources:
             raise ValueError(
-                "`path` must hold one array for each variable. "
+                "`path` must hold only one array for each variable. "
                 f"Received: {self.sources[name].name!r} and {stored_name!r}, which are the same"
             )
         self.sources[name] = StoredArray(stored_name, index)
@@ -144,7 +144,7 @@ class Naming:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A row with the indices filled in: the name of one array and the paths of its variables."""
+    """A row of a weight map, with the indices filled in, for one array and its variables."""
 
     source: str
     targets: tuple[str, ...]
@@ -163,7 +163,7 @@ def entries(rows, paths):
         template, indices = template_of(path)
         row = by_target.get(template)
         targets = tuple(target.format(**indices) for target in row.targets) if row else ()
-        # One array may hold several variables, some of which the model lacks.
+        # An array may hold several variables. Its row does not fit a model that lacks one of them.
         if row is None or not present.issuperset(targets):
             unmapped.append(path)
             continue
@@ -173,7 +173,7 @@ def entries(rows, paths):
 
 
 def template_of(path):
-    """Return the path with `{i}`, or `{s}` and `{u}`, for its indices, and the indices by name."""
+    """Replace the indices in a path by `{i}`, or `{s}` and `{u}`; return path and indices."""
     if block := re.match(r"(block|position_embedding)_(\d+)/", path):
         i = int(block[2])
         return path.replace(block[0], f"{block[1]}_{{i}}/", 1), {"i": i, "n": i + 1}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-from keras_vit.checkpoints.named_models import load_unscaled
+from keras_vit.checkpoints.named_models import load_refusing_scaling
 from keras_vit.checkpoints.run_files import find_model
 from keras_vit.core.arguments import SEGMENTATION
 from keras_vit.core.text import as_words, name_some
@@ -120,7 +120,7 @@ def _new_or_loaded(recipe, model, num_classes, dtype):
             "`dtype` is for a model that is not a .keras file, which has its own. "
             f"Received: dtype={dtype!r}, model={str(model)!r}"
         )
-    loaded = load_unscaled(path)
+    loaded = load_refusing_scaling(path)
     trained = loaded if num_classes is None else replace_head(loaded, num_classes)
     size = (recipe.image_size, recipe.image_size)
     if num_classes is None or trained.input_shape[1:3] != size:

@@ -87,7 +87,7 @@ def test_as_many_patches_on_another_grid_are_interpolated(size):
     assert not np.array_equal(loaded, table)
     # `load_checkpoint` adapts nothing.
     before = model.get_weights()
-    with pytest.raises(ValueError, match=r"for \(4, 4\)"):
+    with pytest.raises(ValueError, match=r"with \(4, 4\)"):
         load_checkpoint(model, case_path("a_vit_token"))
     assert unchanged(model, before)
 
@@ -98,7 +98,10 @@ def test_a_row_of_the_class_token_that_makes_a_square_grid_one_too_large(tmp_pat
     model = from_checkpoint(path, image_size=(24, 40))
     loaded = ops.convert_to_numpy(model.get_layer("position_embedding").embedding.value)
     np.testing.assert_array_equal(loaded, table[:, 1:])
-    assert "a grid of (3, 5) and 1 prefix rows, but (4, 4) and 0 fit too" in caplog.text
+    assert (
+        "a grid of (3, 5) and 1 prefix rows, but a grid of (4, 4) and 0 prefix rows would fit too"
+        in caplog.text
+    )
     assert from_checkpoint(path).input_shape == (None, 32, 32, 3)
 
 
@@ -123,7 +126,7 @@ def test_files_of_models_of_any_size_have_the_stored_positions(file, format, tmp
     again = resize(from_checkpoint(tmp_path / file, image_size=(16, 8)), None)
     load_checkpoint(model, tmp_path / file)
     assert again.input_shape == model.input_shape
-    with pytest.raises(ValueError, match="for the model's grid"):
+    with pytest.raises(ValueError, match="have the model's grid"):
         load_checkpoint(free(pooling=pooling, image_size=(12, 16)), tmp_path / file)
 
 

@@ -277,7 +277,7 @@ def test_a_grid_that_is_not_square_is_recorded(format, tmp_path):
     load_checkpoint(model, path)
     tall = random_model({"image_size": (40, 8)})
     before = tall.get_weights()
-    with pytest.raises(ValueError, match=r"grid of \(10, 2\) patches.*, for \(2, 10\)"):
+    with pytest.raises(ValueError, match=r"grid of \(10, 2\) patches.*, with \(2, 10\)"):
         load_checkpoint(tall, path)
     assert unchanged(tall, before)
     np.savez(tmp_path / "plain.npz", **arrays_of(path))

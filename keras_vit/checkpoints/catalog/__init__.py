@@ -1,4 +1,4 @@
-"""The catalog of published checkpoints, to list and to find them; Keras is not needed."""
+"""List published checkpoints, and find one by its name. These functions do not need Keras."""
 
 from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS, HUB_CHECKPOINTS, Checkpoint
 
@@ -11,11 +11,11 @@ def list_checkpoints(filter: str = "") -> tuple[Checkpoint, ...]:
     """Return the published checkpoints, optionally filtered by words.
 
     Args:
-        filter: words separated by spaces; a row is listed if its name or URL contains all of them,
-            in upper or lower case.
+        filter: words separated by spaces. A checkpoint is listed if each word is in its name or
+            its URL, in upper or lower case.
 
     Returns:
-        A tuple of `Checkpoint` rows. `row.name` is valid as `weights` of the builders.
+        A tuple of `Checkpoint`. The `name` of each is valid as `weights` of a builder.
 
     Example:
 
@@ -30,10 +30,11 @@ def list_checkpoints(filter: str = "") -> tuple[Checkpoint, ...]:
 
 
 def find_checkpoint(name: str, variant: str | None = None, argument: str = "name") -> Checkpoint:
-    """Return the published checkpoint of a name.
+    """Return the published checkpoint with this name.
 
     Args:
-        name: whole name, such as `"ViT_B16/imagenet21k"`, or only the tag if `variant` is given.
+        name: name, such as `"ViT_B16/imagenet21k"`. If `variant` is given, the part of the name
+            after the slash (the tag) is enough.
         variant: name of the builder of the model.
         argument: name of the argument, for error messages.
 
@@ -41,7 +42,7 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
         A `Checkpoint`.
 
     Raises:
-        ValueError: if no row has this name and variant.
+        ValueError: if no published checkpoint has this name and variant.
 
     Example:
 

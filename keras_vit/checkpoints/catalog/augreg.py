@@ -1,4 +1,4 @@
-"""Parse the names of the 50,000 files of the AugReg release; Keras is not needed."""
+"""Parse the names of the 50,000 files of the AugReg release. This module does not need Keras."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ DIRECTORY = "gs://vit_models/augreg/"
 # at 224 only). The sum is 51,509 rows in index.csv, as printed by vit_jax_augreg.ipynb.
 MODELS = ("Ti_16", "S_32", "S_16", "B_32", "B_16", "B_8", "L_16", "R_Ti_16", "R26_S_32", "R50_L_32")
 AUGMENTATIONS = ("none", "light0", "light1", "medium1", "medium2", "strong1", "strong2")
-# The index calls 30 epochs of i21k "i21k_30".
+# In the index, "i21k_30" stands for 30 epochs of i21k.
 DATASETS = {"i1k": 1000, "i21k": 21843, "i21k_30": 21843}
 FINETUNE_DATASETS = {
     "imagenet2012": 1000,
@@ -19,7 +19,7 @@ FINETUNE_DATASETS = {
     "resisc45": 45,
     "kitti": 4,  # VTAB's distance to the nearest vehicle, in 4 bins
 }
-# Names of steps are thousands, rounded down.
+# Numbers of steps by their names, which are the thousands, rounded down.
 STEPS = {"0k": 500, "2k": 2500, "10k": 10_000, "20k": 20_000}
 
 PRETRAINED = (
@@ -143,6 +143,6 @@ def parse_augreg(name: str) -> AugRegFile:
         if file.file_name == text:
             return file
     raise ValueError(
-        f"`name` must be that of an AugReg file, {PRETRAINED}, for fine-tuned files followed by "
+        f"`name` must be that of an AugReg file: {PRETRAINED}, followed, for a fine-tuned file, by "
         f"{FINETUNED}. Received: name={name!r}"
     )

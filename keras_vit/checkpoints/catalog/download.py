@@ -31,8 +31,8 @@ from keras_vit.core.files import exists
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
 FILES_OF_DIRECTORY = (MODEL, TF_MODEL, *CONFIGURATION)
-# Status codes of servers that do not have a file.
-NOT_THERE = (403, 404, 410)
+# HTTP status codes that mean that a server does not have a file.
+MISSING_CODES = (403, 404, 410)
 
 
 def files_of(path):
@@ -49,9 +49,10 @@ def files_of(path):
 def find_file(weights, variant=None, argument="path"):
     """Return the path of weights, downloaded if necessary.
 
-    `weights` is a path, also of a run's directory, for its best model; an `https://`, `gs://` or
-    `hf://` address; a name of `list_checkpoints()`, or only its tag if `variant` is given; or a
-    name of the AugReg release. Error messages contain `argument`.
+    `weights` is a path, where the directory of a run stands for the run's best model. Or it is an
+    `https://`, `gs://` or `hf://` address, the name of a file of the AugReg release, or a name in
+    `list_checkpoints()`. If `variant` is given, the part of this name after the slash is enough.
+    `argument` is the name of the argument in error messages.
     """
     text = str(weights)
     if "://" in text:
@@ -65,12 +66,12 @@ def find_file(weights, variant=None, argument="path"):
 
 
 def fetch(url):
-    """Download a file into Keras's cache, unless it is there; return its path.
+    """Download a file into Keras's cache, unless the cache has it; return the path of the file.
 
-    `fetch_from_hub` downloads `hf://` addresses. A complete file is renamed to its name; an
-    interrupted download starts again. The JSON files next to a `.safetensors` or `.h5` file are
-    downloaded first, if they exist. The environment variable `KERAS_VIT_MIRROR` replaces the
-    address https://storage.googleapis.com.
+    `fetch_from_hub` downloads `hf://` addresses. A file gets its final name when it is complete; an
+    interrupted download starts from the beginning. The JSON files next to a `.safetensors` or `.h5`
+    file are downloaded first, if they exist. The environment variable `KERAS_VIT_MIRROR` replaces
+    the address https://storage.googleapis.com.
     """
     if url.startswith(HUB):
         return fetch_from_hub(url)
@@ -90,25 +91,25 @@ def cache_path(url):
     """Return the path in Keras's cache for the file of an address; see `fetch`."""
     url = _over_https(url)
     parts = urllib.parse.urlsplit(url)
-    # The path contains neither the name nor the password of a user.
+    # The path must not contain the name and the password of a user.
     host = parts.netloc.rpartition("@")[2].replace(":", "_")
-    place = pathlib.PurePosixPath(urllib.parse.unquote(parts.path).lstrip("/"))
-    words = {host, *place.parts, place.name}
+    path = pathlib.PurePosixPath(urllib.parse.unquote(parts.path).lstrip("/"))
+    words = {host, *path.parts, path.name}
     if (
         parts.scheme not in ("https", "http")
         or {"", ".", ".."} & words
-        or {"\\", "\0"} & {*host, *str(place)}
+        or {"\\", "\0"} & {*host, *str(path)}
     ):
         raise ValueError(
-            "an address must be `https://` or `gs://`, have a server and end with a file, without "
-            f"`..` or a backslash. Received: {url!r}"
+            "an address must begin with `https://` or `gs://` and a server, end with a file name, "
+            f"and contain neither `..` nor a backslash. Received: {url!r}"
         )
     if parts.query:
         # A query may select a version of the file, such as `?rev=2`.
-        place = place.parent / hashlib.sha256(parts.query.encode()).hexdigest()[:12] / place.name
+        path = path.parent / hashlib.sha256(parts.query.encode()).hexdigest()[:12] / path.name
     host = "" if url.startswith(f"{GOOGLE_STORAGE}/") else host
     home = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
-    return home / "keras_vit" / host / place
+    return home / "keras_vit" / host / path
 
 
 def _over_https(url):
@@ -116,14 +117,15 @@ def _over_https(url):
 
 
 def _download(url, target, is_optional=False):
-    """Download a file to a temporary folder next to its target, check it, and rename it."""
+    """Download a file to a temporary folder, check that it is complete, and move it to `target`."""
     mirror, is_google = os.environ.get(MIRROR), url.startswith(f"{GOOGLE_STORAGE}/")
     if mirror and is_google:
         url = mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)
     try:
         md5 = _stated_md5(url) if is_google else None
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Keras writes to the final name, and would accept the incomplete file of a killed process.
+        # Keras writes directly to the final name. If a process is killed, the next process would
+        # take the incomplete file for a complete one.
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             keras.utils.get_file(target.name, url, "", md5, cache_dir=folder, cache_subdir="")
             downloaded = pathlib.Path(folder) / target.name
@@ -135,7 +137,7 @@ def _download(url, target, is_optional=False):
         if isinstance(answer, urllib.error.HTTPError):
             # Keras leaves the connection open.
             answer.close()
-            if is_optional and answer.code in NOT_THERE:
+            if is_optional and answer.code in MISSING_CODES:
                 return
         raise ValueError(
             f"a complete file must be at the address. Received: {url} ({error}). Without a "
@@ -154,7 +156,7 @@ def _stated_md5(url):
 
 
 def _check_complete(path):
-    """Raise an error if a file is not complete, judged by the format of its suffix."""
+    """Raise an error if a file cannot be opened in the format of its suffix."""
     if path.suffix == ".json":
         read_json(path)
     elif path.suffix == ".keras":

@@ -19,7 +19,7 @@ ADDRESS = re.compile(
     r"hf://(?!.*\.\.)(?P<repository>[^/@]+/[^/@]+)"
     r"(@(?P<revision>refs/(?:pr|convert)/[^/]+|[^/]+))?(/(?P<file>.+))?"
 )
-# Files of weights; the first that a repository has is read.
+# Names of files of weights. The first of these files that a repository has is read.
 WEIGHTS = (MODEL, SHARD_INDEX, TF_MODEL)
 SHARDS = "model-*.safetensors"
 
@@ -32,7 +32,7 @@ def fetch_from_hub(address):
     `HF_HUB_OFFLINE` and tokens.
 
     Args:
-        address: `hf://ORG/NAME`, and if needed a branch, tag or commit and a file, such as
+        address: `hf://ORG/NAME`, optionally with a branch, tag or commit, and with a file, such as
             `hf://ORG/NAME@main/folder/model.safetensors`.
 
     Raises:
@@ -66,7 +66,7 @@ def fetch_from_hub(address):
 
 @contextlib.contextmanager
 def as_hub_error(name):
-    """Turn any error of the Hub into a `ValueError` of one line with the repository."""
+    """Turn any error of the Hub into a `ValueError` whose one line names the repository."""
     try:
         yield
     # huggingface_hub also raises errors of its HTTP library.
@@ -81,7 +81,7 @@ def parse_repository(name):
     """Return a repository, `ORG/NAME`, and its branch, or `None` for the default branch.
 
     Args:
-        name: `ORG/NAME` or `ORG/NAME@BRANCH`, also after `hf://`.
+        name: `ORG/NAME` or `ORG/NAME@BRANCH`, optionally after `hf://`.
 
     Raises:
         ValueError: if the name has another form.
@@ -99,6 +99,6 @@ def parse_repository(name):
 
 
 def is_from_repository(path, address):
-    """Return whether a file is in the Hub's cache of the repository in an address."""
+    """Return whether a file was downloaded from the repository of an `hf://` address."""
     repository = ADDRESS.fullmatch(address)["repository"]
     return f"models--{repository.replace('/', '--')}" in path.parts

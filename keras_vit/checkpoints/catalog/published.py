@@ -2,7 +2,7 @@
 
 import dataclasses
 
-IMAGENET_21K = 21843  # Classes of ImageNet-21k for BiT and ViT; other releases have 21841.
+IMAGENET_21K = 21843  # Number of classes for BiT and ViT; other releases have 21841.
 
 VIT_README = "google-research/vision_transformer README.md"
 VIT_AUGREG = "google-research/vision_transformer vit_jax_augreg.ipynb"
@@ -11,7 +11,8 @@ BV_VIT = "google-research/big_vision big_vision/models/vit.py"
 BV_DISTILL = "google-research/big_vision big_vision/configs/proj/distill/README.md"
 TIMM_VIT = "huggingface/pytorch-image-models timm/models/vision_transformer.py"
 TIMM_HYBRID = "huggingface/pytorch-image-models timm/models/vision_transformer_hybrid.py"
-# This notebook prints the best rows of AugReg's index.csv at 224 pixels, with `adapt_final_test`.
+# This notebook prints the best rows of AugReg's index.csv at 224 pixels, with their accuracies
+# (`adapt_final_test`).
 INDEX = "sayakpaul/ViT-jax2tf model-selector.ipynb"
 
 DINOV2_README = "facebookresearch/dinov2 README.md"
@@ -30,7 +31,7 @@ class Checkpoint:
         tag: name among the checkpoints of this builder, as in `weights="imagenet21k"`.
         url: address of the file.
         image_size: side of the images in the last training, in pixels.
-        num_classes: width of the head, 0 for an image tower without one.
+        num_classes: width of the head, 0 for an image tower without a head.
         representation_size: width of the hidden layer `pre_logits` of the head, or `None`.
         activation: activation of the MLPs: `"gelu_tanh"`, `"gelu"` (erf; weights trained in
             PyTorch), or `"relu"` (BiT).
@@ -39,7 +40,7 @@ class Checkpoint:
             not record.
         zero_head: whether the head was set to zero before publication.
         accuracy: top-1 accuracy on ImageNet-1k in percent, reported for this file, or `None`.
-        source: source of the file and its accuracy: a file of a repository, or arXiv.
+        source: where the file and its accuracy are published: a file of a repository, or arXiv.
         license: license on the weights' page of the Hub; empty if there is none.
         linear_accuracy: reported top-1 accuracy on ImageNet-1k, in percent, of a linear classifier
             on the features of a file without a classifier.
@@ -62,7 +63,7 @@ class Checkpoint:
 
     @property
     def name(self):
-        """Name in the whole table, such as `"ViT_B16/imagenet21k"`."""
+        """Name among all published checkpoints, such as `"ViT_B16/imagenet21k"`."""
         return f"{self.variant}/{self.tag}"
 
 
@@ -80,7 +81,8 @@ def _imagenet21k(variant, file, representation_size):
 def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
     """Return the row of a fine-tuned file of the ViT paper.
 
-    The README's accuracies at 224 pixels belong to these files, those at 384 to other runs.
+    In the README, accuracies at 224 pixels were measured with these files, and accuracies at 384
+    pixels in other runs.
     """
     url = f"gs://vit_models/imagenet21k+imagenet2012/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 1000, accuracy=accuracy, source=VIT_README)
@@ -117,7 +119,7 @@ def _baseline(epochs, accuracy=None, source=BV_VIT):
 def _deit3(variant, size, *accuracies):
     """Yield the rows of DeiT III (arXiv 2204.07118); all files have 1000 classes.
 
-    big_vision converted the files to images in [-1, 1]. The GELU is PyTorch's, erf.
+    big_vision converted the weights to images in [-1, 1]. The GELU is the erf GELU of PyTorch.
     """
     files = ("224_1k", "384_1k", "224_21k", "384_21k")
     for file, accuracy in zip(files, accuracies, strict=True):
@@ -128,13 +130,13 @@ def _deit3(variant, size, *accuracies):
 
 
 def _siglip(variant, tag, file, image_size):
-    """Return the row of a SigLIP image tower, under `params/img/` in a file of two towers."""
+    """Return the row of a SigLIP image tower. The file contains a text tower too."""
     url = f"gs://big_vision/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 0, pooling="map", source=BV_VIT)
 
 
 def _bit(variant, tag, file, image_size, num_classes, accuracy=None, source=BIT_README):
-    """Return a row of Big Transfer (arXiv 1912.11370) and its distilled models (2106.05237)."""
+    """Return a row of Big Transfer (arXiv 1912.11370) or of its distilled models (2106.05237)."""
     url = f"gs://bit_models/{file}.npz"
     fields = {"activation": "relu", "accuracy": accuracy, "source": source}
     return Checkpoint(variant, tag, url, image_size, num_classes, **fields)
@@ -154,8 +156,8 @@ GOOGLE_CHECKPOINTS = (
     _imagenet2012("ViT_L16", "ViT-L_16"),
     _imagenet2012("ViT_L16", "ViT-L_16-224", "imagenet2012_224", 224, 82.7),
     _imagenet2012("R50_B16", "R50+ViT-B_16"),
-    # AugReg's recommended files, with the best pre-training metrics of their size. (The defaults of
-    # timm differ.) B/8 is not in the table of the README, but in the notebook.
+    # The files that AugReg recommends: for each size, the file with the best pre-training metrics.
+    # (The defaults of timm differ.) B/8 is in the notebook, but not in the table of the README.
     _augreg("ViT_Ti16", "Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0"),
     _augreg("ViT_S32", "S_32", "aug_none-wd_0.1-do_0.0-sd_0.0"),
     _augreg("ViT_S16", "S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0"),
@@ -175,15 +177,15 @@ GOOGLE_CHECKPOINTS = (
     _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 384, 75.40),
     _augreg("R26_S32", "R26_S_32", "aug_light1-wd_0.1-do_0.0-sd_0.0", 384, 83.85, 0.01),
     _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 384, 85.99, 0.01),
-    # The README recommends no files at 224. These were fine-tuned at 224 from the files above.
+    # The README recommends no files at 224 pixels. These were fine-tuned from the files above.
     _augreg("ViT_Ti16", "Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_VIT),
     _augreg("ViT_S16", "S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0", 224, 80.46, 0.03, INDEX),
     _augreg("ViT_B16", "B_16", "aug_medium1-wd_0.1-do_0.0-sd_0.0", 224, None, 0.01, TIMM_VIT),
     _augreg("ViT_B8", "B_8", "aug_medium2-wd_0.1-do_0.0-sd_0.0", 224, 85.58, source=VIT_AUGREG),
     _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_HYBRID),
     _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 83.78, 0.01, INDEX),
-    # At 224, no accuracy is reported for the recommended settings; these are the best files with a
-    # reported accuracy.
+    # No accuracy at 224 pixels is reported for files with the recommended settings. These are the
+    # best files for which an accuracy is reported.
     _augreg("ViT_B32", "B_32", "aug_medium1-wd_0.03-do_0.0-sd_0.0", 224, 79.44, 0.03, INDEX),
     _augreg("ViT_L16", "L_16", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 85.72, 0.01, INDEX),
     _augreg("R26_S32", "R26_S_32", "aug_light0-wd_0.03-do_0.1-sd_0.1", 224, 80.94, 0.03, INDEX),
@@ -206,7 +208,7 @@ GOOGLE_CHECKPOINTS = (
     _siglip("ViT_L16", "siglip_256", "siglip/webli_en_l16_256_60552751", 256),
     _siglip("ViT_L16", "siglip_384", "siglip/webli_en_l16_384_63634585", 384),
     _siglip("ViT_So400m14", "siglip_224", "siglip/webli_en_so400m_224_57633886", 224),
-    # Published as 384 = 27 * 14 + 6: the original ignores the last 6 pixels.
+    # Published for 384 = 27 * 14 + 6 pixels: the original model ignores the last 6 pixels.
     _siglip("ViT_So400m14", "siglip_384", "siglip/webli_en_so400m_384_58765454", 378),
     _siglip("ViT_B32", "siglip2_256", "siglip2/siglip2_b32_256", 256),
     _siglip("ViT_B16", "siglip2_224", "siglip2/siglip2_b16_224", 224),
@@ -218,7 +220,7 @@ GOOGLE_CHECKPOINTS = (
     _siglip("ViT_L16", "siglip2_512", "siglip2/siglip2_l16_512", 512),
     _siglip("ViT_So400m14", "siglip2_224", "siglip2/siglip2_so400m14_224", 224),
     _siglip("ViT_So400m14", "siglip2_384", "siglip2/siglip2_so400m14_384", 378),
-    # BiT-S is trained on ImageNet-1k, BiT-M on ImageNet-21k. Fine-tuning had crops of 480
+    # BiT-S is trained on ImageNet-1k, BiT-M on ImageNet-21k. Fine-tuning used crops of 480
     # (`get_resolution` in bit_hyperrule.py). The accuracies in the README belong to other runs.
     *(
         _bit(f"BiT_R{size}", "imagenet2012", f"BiT-S-R{size}", 224, 1000)
@@ -258,7 +260,7 @@ def _dinov2(variant, size, linear_accuracy, linear_accuracy_with_registers):
 
 
 def _dinov3(variant, name, tag="dinov3", data="lvd1689m", activation="gelu"):
-    """Return a row of DINOv3 (arXiv 2508.10104); its repositories are gated."""
+    """Return a row of DINOv3 (arXiv 2508.10104); downloads require an access request."""
     url = f"hf://facebook/dinov3-{name}-pretrain-{data}"
     fields = {"activation": activation, "license": "dinov3-license", "source": DINOV3_README}
     return Checkpoint(variant, tag, url, 224, 0, position_embedding="rotary", **fields)
@@ -304,7 +306,7 @@ HUB_CHECKPOINTS = (
     _mae("ViT_B16", "vit_base_patch16_224"),
     _mae("ViT_L16", "vit_large_patch16_224"),
     _mae("ViT_H14", "vit_huge_patch14_224"),
-    # This branch contains .safetensors, the main branch only pickled weights.
+    # This branch contains a .safetensors file; the main branch contains only pickled weights.
     Checkpoint(
         *("ViT_S16", "msn", "hf://facebook/vit-msn-small@refs/pr/5", 224, 0),
         activation="gelu",

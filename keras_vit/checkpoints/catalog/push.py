@@ -57,9 +57,10 @@ def model_card(
 
     Args:
         directory: directory of timm or transformers that `save_checkpoint` wrote.
-        name: name of the repository, `ORG/NAME` or `ORG/NAME@BRANCH`, for the code that loads it.
-        source: name or address of the original weights, as in `from_checkpoint`. Paths are not
-            mentioned.
+        name: name of the repository, `ORG/NAME` or `ORG/NAME@BRANCH`. The card contains code that
+            loads this repository.
+        source: name or address of the original weights, as in `from_checkpoint`. The card does not
+            mention a `source` that is a path.
         finetuned: whether the weights of `source` were trained further.
         accuracy: a known accuracy in words, such as `"93.2 % on oxford_iiit_pet"`.
         license: license of the weights, in the Hub's spelling. `None` copies the license of
@@ -84,14 +85,14 @@ def model_card(
     directory = pathlib.Path(directory).expanduser()
     summary = inspect_checkpoint(directory)
     with open_checkpoint(directory) as checkpoint:
-        row = checkpoint.format
+        layout = checkpoint.format
         image_spec = image_spec_for(checkpoint, summary.options, summary.options.image_size)
     height, width = summary.options.image_size
     task = "image-classification" if summary.options.num_classes else "image-feature-extraction"
     base = ADDRESS.fullmatch(str(source))
     data = ModelCardData(
         base_model=base["repository"] if base else None,
-        library_name="timm" if "timm" in (row.name, row.family) else "transformers",
+        library_name="timm" if "timm" in (layout.name, layout.family) else "transformers",
         pipeline_tag=task,
         tags=["keras_vit", "vision", "vision-transformer"],
         license=license,
@@ -118,10 +119,10 @@ def model_card(
 
 
 def _copy_license(repository, data):
-    """Copy the license in the model card of a repository, if it has one."""
+    """Copy the license from the model card of a repository, if the card has one, to `data`."""
     from huggingface_hub import ModelCard
 
-    # Without a readable card, weights are uploaded without a license.
+    # If the card cannot be read, the new card has no license.
     with contextlib.suppress(Exception):
         original = ModelCard.load(repository).data
         for name in ("license", "license_name", "license_link"):
@@ -139,7 +140,7 @@ def _origin(source, change):
             return f"{change} from `{row.name}`, {row.url}"
     with contextlib.suppress(ValueError):
         return f"{change} from {parse_augreg(source).url}"
-    # Queries and users in addresses may be secret.
+    # Leave out the query, and the user and password, which may be secret.
     parts = urllib.parse.urlsplit(source)
     if parts.scheme in ("https", "http", "gs"):
         return f"{change} from {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -151,7 +152,7 @@ def _classes(summary):
     number, names = summary.options.num_classes, summary.class_names or ()
     if not number:
         return "none; the outputs are the pooled representation"
-    # Backquotes, because names may contain characters of Markdown.
+    # In backquotes, because names may contain special characters of Markdown.
     listed = ", ".join(f"`{name}`" for name in names[:MAX_NAMED])
     more = ", ..." if len(names) > MAX_NAMED else ""
     untrained = "; the head is zero and has to be trained" if summary.head_state == "zero" else ""
@@ -159,7 +160,7 @@ def _classes(summary):
 
 
 CARD = "README.md"
-# For each file, the file that would be read instead of it.
+# For each file that is uploaded, the existing file that would be read instead.
 READ_INSTEAD = {TF_MODEL: MODEL, PREPROCESSOR: PROCESSOR}
 
 
@@ -175,7 +176,7 @@ def push_to_hub(
 
     Args:
         directory: directory of timm or transformers that `save_checkpoint` wrote.
-        name: `ORG/NAME` or `ORG/NAME@BRANCH`, also after `hf://`.
+        name: `ORG/NAME` or `ORG/NAME@BRANCH`, optionally after `hf://`.
         card: a `huggingface_hub.ModelCard`; by default `model_card(directory, name)`.
         private: whether a new repository is visible only to its owners.
 
@@ -196,9 +197,9 @@ def push_to_hub(
     repository, branch = parse_repository(name)
     directory = pathlib.Path(directory).expanduser()
     with open_checkpoint(directory) as checkpoint:
-        row = checkpoint.format
+        layout = checkpoint.format
     card = model_card(directory, name) if card is None else card
-    files = (row.name_in_directory, *row.config_files)
+    files = (layout.name_in_directory, *layout.config_files)
     operations = [CommitOperationAdd(file, directory / file) for file in files]
     api = HfApi(library_name="keras_vit", library_version=__version__)
     with as_hub_error(name):
@@ -206,17 +207,17 @@ def push_to_hub(
         if branch is not None:
             api.create_branch(repository, branch=branch, exist_ok=True)
         info = api.model_info(repository, revision=branch)
-        present = {file.rfilename for file in info.siblings or ()}
+        existing = {file.rfilename for file in info.siblings or ()}
         if private and not info.private:
             raise ValueError("it is public, so that `private` has no effect")
         for file in files:
-            if READ_INSTEAD.get(file) in present:
+            if READ_INSTEAD.get(file) in existing:
                 raise ValueError(f"it has a {READ_INSTEAD[file]}, which is read instead of {file}")
-        if CARD in present:
-            logger.warning("%s keeps its %s", repository, CARD)
+        if CARD in existing:
+            logger.warning("%s already has a %s, which is kept", repository, CARD)
         else:
             operations.append(CommitOperationAdd(CARD, str(card).encode()))
-        # Not `upload_folder`, which may make several commits.
+        # `upload_folder` may make several commits, so it is not used.
         return api.create_commit(
             repository,
             operations,

@@ -22,8 +22,8 @@ from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE, VIT_MSN
 from keras_vit.core.arguments import check_choice, path_error
 
-# To add a layout, add a file with its row to this folder, and the row here. The first row whose
-# `find` recognizes the arrays of a file reads the file.
+# To add a layout, define its `Format` in a new file of this folder, and add it to this table. The
+# first layout whose `find` recognizes the arrays of a file is used.
 FORMATS = {
     row.name: row
     for row in (
@@ -37,21 +37,21 @@ FORMATS = {
 
 
 def written_formats():
-    """Return the rows of the layouts that `save_checkpoint` writes, by name."""
+    """Return the `Format`s that `save_checkpoint` writes, by name."""
     return {name: row for name, row in FORMATS.items() if row.is_written}
 
 
 def recognize(archive, format=None):
     """Return the `Format` of an archive, and the `Naming` of its arrays.
 
-    `format` is the name of a layout or a family, or `None` to try all layouts. A prefix that all
-    names share, as in a part of a larger model, is removed if no layout fits with it.
+    `format` is the name of a layout or a family, or `None` to try all layouts. If no layout fits, a
+    prefix that all names share is removed; the arrays may be from a part of a larger model.
     """
     if format is not None:
         check_choice("format", format, tuple(name for name, row in FORMATS.items() if row.find))
     rows = [row for row in FORMATS.values() if row.find and format in (None, row.name, row.family)]
     openers = [row for row in rows if row.open and str(archive.path).endswith(row.suffix)]
-    # Several layouts of transformers have the same arrays.
+    # Several layouts of transformers have the same arrays. Try those with this `model_type` first.
     model_type = archive.config.get("model_type")
     candidates = openers or sorted(
         (row for row in rows if not row.open), key=lambda row: model_type not in row.model_types
@@ -66,12 +66,12 @@ def recognize(archive, format=None):
             naming = candidate.find(shapes)
             if naming is not None:
                 if prefix:
-                    text = "%s: the prefix %r of all names is left out"
+                    text = "%s: the prefix %r, which all names have, is ignored"
                     logger.info(text, archive.path, prefix)
                 return candidate, naming.with_prefix(prefix)
     contents = f", which holds {len(names)} arrays such as {', '.join(names[:4])}"
     if model_type:
-        contents += f"; its config.json says model_type={model_type!r}"
+        contents += f"; its config.json has model_type={model_type!r}"
     kinds = "a Vision Transformer or a ResNet of a known layout"
     rule = kinds if format is None else f"of format {format!r}"
     raise path_error(archive.path, f"be {rule}", contents)

@@ -1,4 +1,4 @@
-"""The layout of Big Transfer (BiT): `.npz` files with the names of its TensorFlow code."""
+"""The layout of Big Transfer (BiT): `.npz` files with the names of BiT's TensorFlow code."""
 
 import re
 
@@ -28,8 +28,8 @@ BIG_TRANSFER_ROWS = (
 
 
 def find_big_transfer(shapes):
-    """Return the arrays of a BiT ResNet, or `None`; see `Format.find`."""
-    # Some published files number the convolutions: see `bit_paper.py` of big_vision.
+    """Return the `Naming` of a BiT ResNet, or `None`; see `Format.find`."""
+    # Some published files number the convolutions, as `bit_paper.py` of big_vision notes.
     naming = Naming.of(
         shapes, lambda name: re.sub(r"/standardized_conv2d_\d+/", "/standardized_conv2d/", name)
     )

@@ -1,8 +1,8 @@
 """The layout of big_vision's `.npz` files, and functions for the similar layout of vit_jax.
 
-Both hold flattened parameters of Flax. The first files of vit_jax numbered the layers of a block by
-their position; later code numbers them per class. All names are first changed to those of
-big_vision, as in its `fix_old_checkpoints` (`big_vision/models/vit.py`).
+Both layouts hold flattened parameters of Flax. The first files of vit_jax numbered the layers of a
+block by their position; later code numbers the layers of each class. All names are first changed to
+the names in big_vision, as in the function `fix_old_checkpoints` of `big_vision/models/vit.py`.
 """
 
 import re
@@ -12,16 +12,16 @@ from keras_vit.checkpoints.formats.format import Format, without_zero_rows
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, attention, layer, norm
 from keras_vit.models.options import ResNetOptions, VitOptions
 
-# Prefixes of the model's arrays: parameters saved with an optimizer are under `params` or
-# `opt/target`, an image tower is under `img`, next to the text tower.
+# Prefixes of the model's arrays. Parameters that were saved with an optimizer are under `params` or
+# `opt/target`. An image tower that was saved with a text tower is under `img`.
 PREFIXES = ("params/img/", "params/", "opt/target/img/", "opt/target/", "img/", "")
-# Names of other arrays: the state of an optimizer and counters; a text tower, and the temperature
-# and bias of the contrastive loss.
+# Names of arrays that are not part of the model: the state of an optimizer and counters; a text
+# tower, and the temperature and bias of the contrastive loss.
 NOT_THE_MODEL = re.compile(
     r"(opt|opt_state|extra|state|step|chrono)(/|$)|(params/|opt/target/)?(txt/|t$|b$)"
 )
 
-# Patterns of older names, and today's names.
+# Patterns of older names, and the current names.
 RENAMED = [
     (r"^Transformer/posembed_input/pos_embedding$", "pos_embedding"),
     (r"^Transformer/pos_embedding$", "pos_embedding"),
@@ -63,7 +63,7 @@ def resnet_rows(group_norm):
 
 
 def describe_stages(shape_of):
-    """Return the number of units per stage; incomplete units count too."""
+    """Return the number of residual units per stage, including incomplete units."""
     stages = [_count_units(shape_of, stage) for stage in range(1, MAX_STAGES + 1)]
     while stages and not stages[-1]:
         stages.pop()
@@ -89,7 +89,7 @@ def describe_resnet(shape_of, config, num_heads):
         num_classes=output_size(shape_of, "head") or 0,
         image_size=None,
         image_channels=channels,
-        # Only version 1 has a norm after its first convolution.
+        # Only ResNets of version 1 have a norm after the first convolution.
         preactivation=shape_of("root_norm/gamma") is None,
     )
 
@@ -128,7 +128,7 @@ BIG_VISION_ROWS = (
 
 
 def find_big_vision(shapes):
-    """Return the arrays of a Flax ViT or of a ResNet of `bit.py`, or `None`; see `Format.find`."""
+    """Return the `Naming` of a Flax ViT or a ResNet of `bit.py`, or `None`; see `Format.find`."""
     stems = ("embedding/kernel", "conv_root/kernel")
     prefixes = (p for p in PREFIXES if any(len(shapes.get(f"{p}{x}", ())) == 4 for x in stems))
     prefix = next(prefixes, None)
@@ -163,7 +163,7 @@ def _add(naming, name, stored_name, shape):
 
 
 def describe_flax(shape_of, config, num_heads):
-    """Return the options of a Flax ViT, or of a ResNet if there are no patches.
+    """Return the options of a Flax ViT, or of a ResNet if there is no patch projection.
 
     The shapes of the arrays determine all options except the GELU; see `Format.describe`.
     """
@@ -196,7 +196,7 @@ def describe_flax(shape_of, config, num_heads):
 
 
 def _store_positions(values, num_tokens):
-    """Add the class token's position to the token: big_vision has positions of patches only."""
+    """Add the position of the class token to the token: big_vision stores only patch positions."""
     table = values[POSITIONS]
     if "class_token/token" not in values or not table[:, :num_tokens].any():
         return without_zero_rows(values, num_tokens)
@@ -212,7 +212,7 @@ BIG_VISION = Format(
     find_big_vision,
     describe_flax,
     models=("ViT", "SigLIP's image tower", "FlexiViT", "DeiT III", "`bit.py`"),
-    # Old files have a row for the class token; big_vision drops the row in models without one.
+    # Old files have a row for the class token, which big_vision drops in models without this token.
     prefix_rows=lambda num_tokens, shape_of: (0, 1),
     has_resnets=True,
     refused=lambda options: [] if options.resnet_stages is None else ["resnet_stages"],

@@ -1,4 +1,4 @@
-"""The class of a checkpoint layout, a row of the table `FORMATS`."""
+"""The class of a checkpoint layout; the table `FORMATS` contains one object per layout."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from keras_vit.checkpoints.weight_map import POSITIONS, Row
 class Format:
     """One layout of checkpoint files: how it is recognized, read and written.
 
-    A layout that exists only in memory has `name`, `title` and `rows`. A layout that is only read
-    has no `suffix`, or an `open` function. `shape_of(path)` returns the shape of the array for the
-    variable of a path, or `None`.
+    A layout that exists only in memory has only `name`, `title` and `rows`. A layout that is read
+    and not written has no `suffix`, or it has an `open` function. The argument `shape_of(path)` of
+    functions returns the shape of the array for the variable with this path, or `None`.
 
     Args:
         name: value of `format`.
@@ -26,13 +26,14 @@ class Format:
             `vision_transformer` or `resnet`, without `image_size`. `config` is the contents of the
             `config.json`, and `num_heads` the argument of `from_checkpoint`.
         file_name: name of the file of weights in a directory, by default `model` and the suffix.
-        family: another value of `format`, which stands for all layouts of one project; `None` if
-            there is none. A model is written in the first layout of them that can describe it.
+        family: another value of `format`, which stands for all layouts of one project, or `None`.
+            For this value, a model is written in the first of these layouts that can describe it.
         model_types: values of `model_type` in the `config.json` of this layout. Layouts with the
             `model_type` of a file are tried first.
         models: the project's names of the models whose files are read and written, for the
             documentation.
-        read_only_models: names of models of which only the image tower or the encoder is read.
+        read_only_models: names of the models whose files are only read, in part: the image tower or
+            the encoder.
         open: `open(path)` returns the archive of a file that no class of `archives` reads.
         restore: `restore(checkpoint, model, has_new_head)` sets attributes of a model that the file
             records, after the weights are loaded.
@@ -45,23 +46,23 @@ class Format:
         config_options: options that only the `config.json` records; without the file, they are
             assumed.
         config_files: names of the JSON files next to the weights.
-        has_normalizations: whether published weights differ in the normalization of images, so
-            that a file that does not record it causes a warning.
+        has_normalizations: whether published weights differ in the normalization of images. Then a
+            warning is logged for a file that does not record its normalization.
         configure: `configure(options, arrays, class_names, image_spec)` returns the contents of
             `config_files` by file name. `arrays` are the arrays of the file by name.
-        multi_label: entries of the `config.json` of a multi-label model; empty if the layout cannot
-            record it.
+        multi_label: entries of the `config.json` that mark a multi-label model; empty if the
+            layout cannot record that a model is multi-label.
         has_resnets: whether the project has ResNets without a Transformer.
         refused: `refused(options)` lists the names of the options that the project's models cannot
             have.
         has_patch_bias: `has_patch_bias(options)` returns whether the project's patch projection has
             a bias in a model of these options.
         position_embeddings: kinds of position embeddings that the layout can describe. If
-            `"sincos2d"` is not among them, the sines and cosines are written as learned ones.
-        store_positions: `store_positions(values, num_tokens)` returns the values of the variables
-            by path, with the position embedding of the file. `num_tokens` counts the tokens before
-            the patches.
-        constants: `constants(options)` returns arrays by name that the project's models contain,
+            `"sincos2d"` is not among them, sines and cosines are written as learned positions.
+        store_positions: `store_positions(values, num_tokens)` converts the position embedding in
+            `values`, the variables by path, to its form in the file, and returns all values.
+            `num_tokens` is the number of tokens before the patches.
+        constants: `constants(options)` returns, by name, arrays that the project's models contain
             but do not use.
         spell: `spell(name, options)` returns the name in the file for a name of the weight map.
     """
@@ -108,6 +109,6 @@ class Format:
 
 
 def without_zero_rows(values, num_tokens):
-    """Remove the rows of the tokens before the patches if they are zero; see `store_positions`."""
+    """Remove position rows of tokens before the patches if they are zero; see `store_positions`."""
     table = values[POSITIONS]
     return values if table[:, :num_tokens].any() else {**values, POSITIONS: table[:, num_tokens:]}

@@ -20,22 +20,23 @@ GOOGLE_ROWS = flax_rows(
     "MlpBlock_3",
     "group_norm",
 )
-# vit_jax has no counterpart of big_vision's last rows, its attention pooling.
+# The last rows of big_vision, for attention pooling, have no counterpart in vit_jax.
 GOOGLE_NAMES = {
     new.source: old.source for new, old in zip(BIG_VISION_ROWS, GOOGLE_ROWS, strict=False)
 }
 
 
 def find_google(shapes):
-    """Return the arrays of a ViT of vit_jax, or `None`; see `Format.find`."""
+    """Return the `Naming` of a ViT of vit_jax, or `None`; see `Format.find`."""
     naming = find_big_vision(shapes)
     is_vit_jax = any(name.endswith("posembed_input/pos_embedding") for name in shapes)
     if naming is None or not is_vit_jax or "MAPHead_0/probe" in naming.shapes:
         return None
-    return naming.renamed(_released_name)
+    return naming.renamed(_vit_jax_name)
 
 
-def _released_name(name):
+def _vit_jax_name(name):
+    """Return the name of an array in vit_jax, given its name in big_vision."""
     block = re.match(r"Transformer/encoderblock_(\d+)/", name)
     if block is None:
         return GOOGLE_NAMES.get(name, name)

@@ -1,4 +1,4 @@
-"""The layout of `.keras` files: all variables under their own paths."""
+"""The layout of `.keras` files: the name of an array is the path of its variable."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row
 from keras_vit.core.arguments import AXES
 from keras_vit.models.options import options_from_config
 
-# Variables of position embeddings that no other layout has.
+# Variables of kinds of position embeddings that no other layout has.
 OWN_VARIABLES = (
     *("position_embedding/rows", "position_embedding/columns"),
     *(f"position_embedding_{{i}}/{name}" for name in ("embedding", "rows", "columns")),
@@ -40,7 +40,7 @@ def _open(path):
     from keras_vit.models.image_model import options_of
     from keras_vit.models.keras_files import load_unchecked
 
-    # `CheckpointReader` checks the arrays.
+    # Load without checks of the arrays, because `CheckpointReader` checks them.
     model = at_stored_size(load_unchecked(path))
     policy = next((layer for layer in model.layers if layer.weights), model).dtype_policy.name
     options = options_of(model).replace(name=model.name, dtype=policy)

@@ -22,7 +22,7 @@ GLOBAL_POOLS = {"token": "token", "gap": "avg", "map": "map"}
 def arguments_of(options):
     """Return the `model_args` that `VisionTransformer` and `Eva` share."""
     width, mlp_dim = options.embedding_dim, options.mlp_dim
-    # The hidden layer of timm includes the gate.
+    # In timm, the hidden width of a gated MLP includes the gate.
     hidden = 2 * mlp_dim if options.gated_mlp else mlp_dim
     return {
         "img_size": list(options.image_size),
@@ -41,7 +41,7 @@ def arguments_of(options):
 
 def ratio(hidden, width):
     """Return the ratio from which timm computes the hidden width as `int(width * ratio)`."""
-    # Rounding may make the product a little too small.
+    # Rounding may make the product a little too small, so that `int` would return one less.
     exact = hidden / width
     return exact if int(width * exact) == hidden else (hidden + 0.5) / width
 
@@ -73,13 +73,13 @@ def config_of(architecture, arguments, options, class_names, image_spec):
 
 
 def model_arguments(config):
-    """Return the `model_args` of a `config.json`; raise an error if it is not one of timm."""
+    """Return the `model_args` of a `config.json`; raise an error if timm did not write the file."""
     check_project(config, ("architecture", "model_args", "num_features"), "timm")
     return config.get("model_args") or {}
 
 
 def check_unsupported(unsupported, rule):
-    """Raise an error for unsupported settings, with which timm computes another function."""
+    """Raise an error for unsupported settings, with which timm would compute other outputs."""
     if unsupported:
         raise ValueError(
             f"The config.json of `path` must describe a ViT {rule}. Received: "
@@ -90,7 +90,7 @@ def check_unsupported(unsupported, rule):
 def check_arguments(config, options, names):
     """Raise an error if a `config.json` contradicts the arrays; see `check_recorded`.
 
-    `names` are additional names of arguments, for one class of timm.
+    `names` are names of further arguments, for one class of timm's models.
     """
     common = {
         "embed_dim": "embedding_dim",
@@ -131,8 +131,8 @@ def configure(options, arrays, *metadata):
         "final_norm": options.final_norm,
         "act_layer": options.activation,
     }
-    # `model_args` replace all settings of the architecture except the class of the model, the
-    # packed SwiGLU, and the epsilon, which is 1e-5 in CLIP towers.
+    # `model_args` replace all settings of the named architecture, except the class of the model,
+    # the packed SwiGLU, and the epsilon, which is 1e-5 in CLIP towers.
     architecture = "vit_base_patch16_224"
     if options.distillation_token:
         architecture = "deit_base_distilled_patch16_224"
@@ -161,7 +161,7 @@ TIMM_ROWS = (
     *torch_norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2"),
     *torch_layer(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
     *torch_layer(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
-    # Packed SwiGLU.
+    # Packed SwiGLU: one array holds the kernels of `gate` and `up`.
     *packed(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp", ("gate", "up")),
     *torch_layer(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
     Row(f"{BLOCK}.ls2.gamma", "block_{i}/layer_scale_2/gamma"),
@@ -179,7 +179,7 @@ TIMM_ROWS = (
     *torch_layer("head_dist.", "head/distillation_token"),
 )
 
-# Names of activations in timm, and here.
+# Names of activations in timm, and their names in this package.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_tanh": "gelu_tanh",
@@ -189,7 +189,7 @@ ACTIVATIONS = {
     "silu": "silu",
 }
 # SigLIP models with the tanh GELU in timm (`timm/models/vision_transformer.py`). The other SigLIP
-# models were trained with it too, but timm computes the erf GELU.
+# models were trained with the tanh GELU too, but timm computes the erf GELU.
 TANH_SIGLIP = (
     "patch32_siglip",
     "large_patch16_siglip_512",
@@ -197,31 +197,31 @@ TANH_SIGLIP = (
     "so400m_patch16_siglip",
     "giantopt_patch16_siglip",
 )
-# Parts of the names of unsupported architectures, whose arrays and arguments are the same: norms
-# after attention and MLP, rotary positions, pooling with registers.
-OTHER_ARCHITECTURES = ("_rpn_", "vit_pe_", "test_vit3")
+# Parts of the names of unsupported architectures, whose arrays and arguments do not show that they
+# have norms after attention and MLP, rotary positions, or pooling with registers.
+UNSUPPORTED_ARCHITECTURES = ("_rpn_", "vit_pe_", "test_vit3")
 # Parts of the names of architectures with packed SwiGLU.
 GATED = ("dinov2", "tipsv2")
-# Numbers of heads of models that differ from other published models of their width.
+# Numbers of heads of models that have another number than published models of the same width.
 NUM_HEADS = {
     **{"test_vit": 2, "test_vit2": 2, "vit_base_patch16_gap_224": 16},
     "vit_giant_patch16_radio_v3": 24,
 }
-# Unsupported arguments, which change the function but not the arrays.
-OTHER_FUNCTIONS = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_layer")
+# Unsupported arguments, which change the outputs but not the arrays.
+UNSUPPORTED = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_layer")
 
 
 def find_timm(shapes):
-    """Return the arrays of timm's `VisionTransformer`, or `None`; see `Format.find`."""
+    """Return the `Naming` of timm's `VisionTransformer`, or `None`; see `Format.find`."""
     if len(shapes.get("patch_embed.proj.weight", ())) != 4 or not any(
         name.startswith("blocks.0.") for name in shapes
     ):
         return None
-    # `Eva` has the same names.
+    # Files of `Eva` have arrays of the same names.
     is_eva = "blocks.0.gamma_1" in shapes and "pos_embed" not in shapes
     if is_eva:
         return None
-    # The original files of DINOv2 have another name for the registers, and a mask token.
+    # Meta's files of DINOv2 have another name for the registers, and contain a mask token.
     registers = {"register_tokens": "reg_token"}
     return Naming.of(shapes, lambda name: registers.get(name, name), ignored="mask_token$")
 
@@ -255,7 +255,7 @@ def describe_timm(shape_of, config, num_heads):
         pre_norm=shape_of("pre_norm/gamma") is not None,
         fc_norm=shape_of("fc_norm/gamma") is not None,
         final_norm=any(shape_of(f"{x}_norm/gamma") for x in ("encoder", "fc")),
-        # CLIP towers have PyTorch's default, the other ViTs of timm 1e-6.
+        # CLIP towers have PyTorch's default epsilon, and the other ViTs of timm have 1e-6.
         epsilon=1e-5 if "clip" in architecture else 1e-6,
     )
     names = {"class_token": "class_token", "reg_tokens": "num_registers", "qk_norm": "qk_norm"}
@@ -278,9 +278,9 @@ def _mlp(shape_of, architecture):
 
 
 def _check(architecture, arguments):
-    """Raise an error if timm computes another function with the same arrays."""
-    unsupported = {name: arguments[name] for name in OTHER_FUNCTIONS if arguments.get(name)}
-    if any(name in architecture for name in OTHER_ARCHITECTURES):
+    """Raise an error if timm would compute other outputs from the same arrays."""
+    unsupported = {name: arguments[name] for name in UNSUPPORTED if arguments.get(name)}
+    if any(name in architecture for name in UNSUPPORTED_ARCHITECTURES):
         unsupported["architecture"] = architecture
     check_unsupported(unsupported, "with timm's default layers")
 
@@ -324,9 +324,9 @@ def _activation(config, arguments, default):
 def _prefix_rows(num_tokens, shape_of):
     """Return the possible numbers of positions before those of the patches, the likeliest first.
 
-    DeiT III and models with registers have no positions for class and register tokens; the original
-    DINOv2 with registers has a position for the class token. Models with a distillation token, and
-    models without LayerScale and registers, have one position per token.
+    DeiT III and models with registers have no positions for class and register tokens, but Meta's
+    files of DINOv2 with registers have a position for the class token. Models with a distillation
+    token, and models without LayerScale and registers, have one position per token.
     """
     if shape_of("distillation_token/token") is not None:
         return (num_tokens,)
@@ -343,8 +343,8 @@ def _store_positions(values, num_tokens):
 def _refused(options):
     """List the options of a model that timm does not have; see `Format.refused`.
 
-    Models with a distillation token have neither registers nor gated MLPs, and without classes
-    return the mean of both tokens.
+    In timm, models with a distillation token have neither registers nor gated MLPs. Without
+    classes, they return the mean of the class token and the distillation token.
     """
     names = refused_pooling(options)
     has_others = options.num_registers or options.gated_mlp

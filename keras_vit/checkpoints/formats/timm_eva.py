@@ -20,8 +20,8 @@ from keras_vit.models.options import VitOptions
 ARCHITECTURE = "vit_small_patch16_dinov3"
 # Parts of the names of architectures with the rotary positions of DINOv3.
 ROTARY = ("dinov3", "lingbot")
-# Arguments that change the function, and their supported values.
-FUNCTION = {
+# Arguments that change the outputs of a model, and their supported values.
+SUPPORTED_VALUES = {
     "rope_type": ("dinov3",),
     "rope_temperature": (ROTARY_BASE,),
     "rope_rotate_half": (True,),
@@ -36,7 +36,7 @@ EVA_ROWS = (
     Row("cls_token", "class_token/token"),
     Row("reg_token", "register_tokens/tokens"),
     *torch_norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1"),
-    # Only the kernel is packed: keys have no bias.
+    # Only the kernels are packed into one array: keys have no bias.
     packed(f"{BLOCK}.attn.qkv.", "block_{i}/attention")[0],
     Row(f"{BLOCK}.attn.q_bias", "block_{i}/attention/query/bias"),
     Row(f"{BLOCK}.attn.v_bias", "block_{i}/attention/value/bias"),
@@ -98,8 +98,8 @@ def _pooling(config, arguments):
 
 
 def _check(architecture, arguments):
-    """Raise an error if timm computes another function with the same arrays."""
-    unsupported = {k: v for k, v in arguments.items() if v not in FUNCTION.get(k, (v,))}
+    """Raise an error if timm would compute other outputs from the same arrays."""
+    unsupported = {k: v for k, v in arguments.items() if v not in SUPPORTED_VALUES.get(k, (v,))}
     if not any(name in architecture for name in ROTARY):
         unsupported["architecture"] = architecture
     check_unsupported(unsupported, "with the rotary positions of DINOv3")
@@ -116,7 +116,7 @@ def _configure(options, arrays, *metadata):
         "mlp_ratio": ratio(options.mlp_dim, options.embedding_dim),
         "num_reg_tokens": options.num_registers,
         "swiglu_mlp": options.gated_mlp,
-        # With an alignment, timm does not pack the first two layers of SwiGLU.
+        # If this is given, timm does not pack the first two layers of SwiGLU into one array.
         "swiglu_align_to": 1,
         "use_fc_norm": options.fc_norm,
     }

@@ -78,25 +78,25 @@ def index(weight_map, *files):
         ("x.bin", pickled_file, "pickled files are never read"),
         ("x.safetensors", lying_header, "must be a complete file of arrays"),
         ("", index({"classifier.bias": "a.safetensors"}), "complete file of arrays.*a.safetensors"),
-        ("", index([1]), "`weight_map` of .* must name files next to it"),
+        ("", index([1]), "`weight_map` of .* must name files in its directory"),
         (
             "",
             index(
                 {"classifier.bias": "a.safetensors", "classifier.weight": "b.safetensors"},
                 *("a.safetensors", "b.safetensors"),
             ),
-            "do not hold each array of the index once",
+            "files of the index do not hold each array once",
         ),
         (
             "",
             # Without the folder, the name is that of another file.
             index({"classifier.bias": "step_9/a.safetensors"}, "a.safetensors"),
-            "must name files next to it. Received: .*'step_9/a.safetensors'",
+            "must name files in its directory. Received: .*'step_9/a.safetensors'",
         ),
         (
             "",
             index({"classifier.bias": "a.safetensors", "x": "a.safetensors"}, "a.safetensors"),
-            "do not hold each array of the index once",
+            "files of the index do not hold each array once",
         ),
     ],
 )

@@ -96,7 +96,7 @@ def test_another_card_is_kept(hub, directory, caplog):
     model.get_layer("head").bias.assign([1, 2, 3])
     keras_vit.save_checkpoint(model, directory, "huggingface")
     push_to_hub(directory, "org/vit")
-    assert "org/vit keeps its README.md" in caplog.text
+    assert "org/vit already has a README.md, which is kept" in caplog.text
     assert card_of(hub) == theirs
     assert hub.commits[1] == FILES["huggingface"][1:]
     np.testing.assert_array_equal(outputs_of("hf://org/vit"), outputs_of(directory))

@@ -22,8 +22,12 @@ PE = "vit_pe_core_base_patch16_224"
 OTHERS = [
     ("timm_token.safetensors", {**BASE, "num_features": 768}, "`num_features` .* 48"),
     ("timm_token.safetensors", {**BASE, "num_classes": 512}, "`num_classes` .* 10"),
-    ("timm_token.safetensors", {"model_type": "vit"}, "next to weights of timm must be their own"),
-    ("timm_token.safetensors", {"learning_rate": 0.1}, "move it away .*'learning_rate'"),
+    (
+        "timm_token.safetensors",
+        {"model_type": "vit"},
+        "next to weights of timm must be a file of timm",
+    ),
+    ("timm_token.safetensors", {"learning_rate": 0.1}, "move the file away .*'learning_rate'"),
     ("timm_token.safetensors", {**BASE, "model_args": [1]}, "`model_args` of .* JSON object"),
     (
         "timm_token.safetensors",
@@ -47,7 +51,7 @@ OTHERS = [
     ("hf_classifier", {"hidden_act": "mish"}, "`hidden_act` of the file's config.json"),
     # DINOv2 computes a square grid from the number of positions.
     ("hf_dinov2_classifier", {"image_size": [16, 64]}, "`image_size` .* square for DINOv2"),
-    ("hf_classifier/model.safetensors", BASE, "next to weights of transformers must be their own"),
+    ("hf_classifier/model.safetensors", BASE, "must be a file of transformers"),
 ]
 
 
@@ -111,7 +115,12 @@ def test_one_number_for_all_channels(config, normalization, tmp_path, caplog):
         (0.5, {"do_rescale": False}, ((0.5,) * 3, (0.5,) * 3), "assumed to be in [0, 1] before"),
         (0.5, {"do_normalize": False}, ((0,), (1,)), ""),
         (0.5, {"do_resize": False}, ((0.5,) * 3, (0.5,) * 3), "are resized bilinearly"),
-        (0.5, {"size": 40}, ((0.5,) * 3, (0.5,) * 3), "images of 40x40 pixels, the model takes"),
+        (
+            0.5,
+            {"size": 40},
+            ((0.5,) * 3, (0.5,) * 3),
+            "images of 40x40 pixels, but the model takes",
+        ),
     ],
 )
 def test_what_a_processor_does(value, settings, normalization, warning, tmp_path, caplog):

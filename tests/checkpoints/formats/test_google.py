@@ -134,4 +134,4 @@ def test_a_zero_head_is_told(bias, tmp_path, caplog):
     path = write(tmp_path / "zero.npz", arrays)
     assert (inspect_checkpoint(path).head_state == "zero") == (bias == 0)
     from_checkpoint(path)
-    assert "all images have the same logits, as the kernel of the head is zero" in caplog.text
+    assert "all images have the same logits, because the kernel of the head is zero" in caplog.text

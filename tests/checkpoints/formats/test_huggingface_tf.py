@@ -71,7 +71,7 @@ def test_safetensors_of_tensorflow(folder):
     path.write_text(json.dumps({"weight_map": index}))
     assert_outputs(from_checkpoint(folder))
     path.write_text(json.dumps({"weight_map": {**index, "model/other:0": "a.safetensors"}}))
-    with pytest.raises(ValueError, match="do not hold each array of the index once"):
+    with pytest.raises(ValueError, match="files of the index do not hold each array once"):
         from_checkpoint(folder)
     path.unlink()
     save_file(arrays, folder / "model.safetensors", {"format": "tf"})

@@ -83,5 +83,7 @@ def test_another_class_must_record_everything(tmp_path):
 def test_crops_that_are_refused(kind, size, crop_size, tmp_path):
     settings = {"image_processor_type": f"{kind}ImageProcessor", "size": size}
     settings |= {"crop_size": crop_size} if crop_size else {}
-    with pytest.raises(ValueError, match=r"how to crop the middle .*('width'|'height'|crop_size=)"):
+    with pytest.raises(
+        ValueError, match=r"how to crop their middle; .*('width'|'height'|crop_size=)"
+    ):
         load(tmp_path, settings)

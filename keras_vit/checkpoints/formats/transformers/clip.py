@@ -37,7 +37,7 @@ CLIP_ROWS = (
     Row(PATCHES, "patch_embedding/projection/kernel", "convolution"),
     Row(CLASS_TOKEN, "class_token/token", "flat_token"),
     Row("embeddings.position_embedding.weight", POSITIONS, "flat_positions"),
-    # Misspelled in transformers.
+    # The name is misspelled in transformers.
     *torch_norm("pre_layrnorm.", "pre_norm"),
     *BLOCK_ROWS,
     Row("visual_projection.weight", "projection/kernel", "dense"),
@@ -46,15 +46,16 @@ CLIP_ROWS = (
 
 
 def tower_settings(config):
-    """Return the settings of the image tower: a part of the `config.json`, or all of it."""
-    # Old files have both keys; transformers uses only the first.
+    """Return the settings of the image tower: a part of the `config.json`, or the whole file."""
+    # Old files may have both keys; transformers then uses only the first key.
     return config.get("vision_config_dict") or config.get("vision_config") or config
 
 
 def tower_finder(markers, ignored_with_classifier, absent=()):
     """Return a function for `Format.find`, as `finder` does.
 
-    Classifiers use the mean of the patches, and ignore the arrays `ignored_with_classifier`.
+    The pattern `ignored_with_classifier` is for arrays that models with a classifier do not use,
+    because they classify the mean of the patches.
     """
 
     def find(shapes):
@@ -83,7 +84,7 @@ def _describe(shape_of, config, num_heads):
     }
     options = describe_encoder(shape_of, config, num_heads, DEFAULTS, settings, **fields)
     if options.projection_dim:
-        # In a model of two towers, the image tower's own `projection_dim` is not used.
+        # A model of two towers does not use the `projection_dim` in the image tower's settings.
         recorded = config if "projection_dim" in config else settings
         check_recorded(recorded, {"projection_dim": "projection_dim"}, options)
     return options
@@ -107,7 +108,7 @@ def _config_of(options):
 
 
 def _constants(options):
-    """Return the arrays of the final norm for a classifier, which does not use it."""
+    """Return the arrays of the final norm, which a classifier contains but does not use."""
     if options.final_norm:
         return {}
     width = options.embedding_dim

@@ -18,10 +18,10 @@ from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, torch_layer
 from keras_vit.models.options import VitOptions
 
-# Names of activations in transformers, and here.
+# Names of activations in transformers, and their names in this package.
 ACTIVATIONS = {
     "gelu_python": "gelu",
-    "gelu": "gelu",  # of several names, the last is written
+    "gelu": "gelu",  # after "gelu_python", because the last name is written
     "gelu_fast": "gelu_tanh",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
@@ -41,8 +41,8 @@ class Defaults:
     Args:
         model_types: values of `model_type`.
         epsilon: epsilon of the LayerNorms.
-        num_heads: attention heads.
-        activation: transformers' name of the activation.
+        num_heads: number of attention heads.
+        activation: name of the activation in transformers.
     """
 
     model_types: tuple[str, ...]
@@ -88,8 +88,8 @@ def describe_encoder(shape_of, config, num_heads, defaults, settings=None, **fie
         config: as in `Format.describe`.
         num_heads: as in `Format.describe`.
         defaults: the `Defaults` of the kind of model.
-        settings: the part of `config` that describes the image tower, by default all of it.
-        **fields: options of this kind of model.
+        settings: the part of `config` that describes the image tower, by default `config`.
+        **fields: other options of this kind of model.
     """
     check_project(config, ("model_type", "architectures"), "transformers")
     settings = config if settings is None else settings
@@ -128,14 +128,14 @@ def _check_recorded(config, settings, options):
     }
     check_recorded(settings, names, options)
     if options.num_classes:
-        # For a model without a head, transformers writes its default of two labels.
+        # transformers writes its default of two labels for a model without a head.
         check_recorded(config, {"num_labels": "num_classes"}, options)
 
 
 def _heads(settings, num_heads, defaults):
     """Return the number of heads that a `config.json` records, or the default.
 
-    Return `None` if there is no `config.json`, or it lacks the number and the caller gave it.
+    Return `None` if there is no `config.json`, or if it lacks the number and `num_heads` is given.
     """
     heads = settings.get("num_attention_heads")
     if heads is not None or not settings or num_heads is not None:
@@ -148,7 +148,7 @@ def _heads(settings, num_heads, defaults):
 
 
 def check_setting(config, name, *allowed):
-    """Raise an error if a setting has another than the allowed values; the first is the default."""
+    """Raise an error if a setting is not an allowed value; the first of these is the default."""
     if config.get(name, allowed[0]) not in allowed:
         raise ValueError(
             f"`{name}` of the file's config.json must be {' or '.join(map(repr, allowed))}. "
@@ -157,7 +157,7 @@ def check_setting(config, name, *allowed):
 
 
 def not_square(options):
-    """List the sizes that are not square, for models that support only squares.
+    """List the sizes that are not square, for models that support only square sizes.
 
     See `Format.refused`.
     """
@@ -171,8 +171,7 @@ def settings_of(options):
         "hidden_size": options.embedding_dim,
         "num_hidden_layers": options.depth,
         "num_attention_heads": options.num_heads,
-        # `None` for an activation that transformers lacks: `save_checkpoint` refuses it when it
-        # describes the file.
+        # If transformers lacks the activation, this is `None`, and `lost_options` raises an error.
         "hidden_act": names.get(options.activation),
         "layer_norm_eps": options.epsilon,
         "image_size": _number_or_list(options.image_size),
@@ -198,7 +197,7 @@ def default_names(num_classes):
 
 
 def _restore(checkpoint, model, has_new_head):
-    """Set the thresholds of a multi-label model to 0.5, as transformers; see `Format.restore`."""
+    """Set the thresholds of a multi-label model to 0.5, as transformers does."""
     config, num_classes = checkpoint.archive.config, model.options.num_classes
     if config.get("problem_type") == MULTI_LABEL and num_classes and not has_new_head:
         model.thresholds = (0.5,) * num_classes
@@ -227,7 +226,7 @@ def _configurer(config_of, processor_of):
 def transformers_format(
     name, rows, title, find, describe, defaults, config_of, processor_of=preprocessor_of, **fields
 ):
-    """Return the `Format` of a kind of model, with the fields that all kinds share.
+    """Return the `Format` of a kind of model in transformers, with the fields that all kinds share.
 
     `config_of(options)` returns the class of the model, the `model_type` and the other settings of
     the `config.json`. `processor_of(options, image_spec)` returns the contents of the

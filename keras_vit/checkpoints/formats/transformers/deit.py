@@ -16,8 +16,8 @@ TOKEN = "embeddings.distillation_token"
 CLASSIFIERS = ("classifier.", "cls_classifier.", "distillation_classifier.")
 DEIT = Defaults(("deit",), epsilon=1e-12)
 
-# In models without a second classifier, the output of the distillation token is not used: it is
-# read as a register token.
+# Models without a second classifier do not use the output of the distillation token: the token is
+# then read as a register token.
 DEIT_ROWS = (
     *HUGGINGFACE_ROWS,
     Row(TOKEN, "distillation_token/token"),

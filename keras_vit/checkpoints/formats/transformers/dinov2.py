@@ -45,7 +45,7 @@ REGISTER_ROW = Row("embeddings.register_tokens", REGISTERS)
 
 
 def _describe(defaults, shape_of, config, num_heads):
-    # For another size, transformers would compute a wrong, square grid of positions.
+    # For images that are not square, transformers would compute a wrong grid, a square one.
     height, width = as_pair(config.get("image_size") or 1, "image_size")
     if height != width:
         raise ValueError(
@@ -70,7 +70,7 @@ def _describe(defaults, shape_of, config, num_heads):
 
 
 def _refused(options):
-    # Gated MLPs are SwiGLUs.
+    # All gated MLPs of DINOv2 are SwiGLUs.
     is_other = options.gated_mlp and options.activation != "silu"
     names = [*not_square(options), *["activation"] * is_other]
     return names if _mlp_ratio(options) else [*names, "mlp_dim", "embedding_dim"]
@@ -109,7 +109,7 @@ def _config_of(kind, model_type, options):
 
 
 def _without_register_positions(values, num_tokens):
-    """Add the registers' positions to the tokens: transformers has no positions of registers."""
+    """Add the positions of registers to their tokens: transformers has no such positions."""
     if REGISTERS not in values:
         return values
     table = values[POSITIONS]
@@ -119,7 +119,7 @@ def _without_register_positions(values, num_tokens):
 
 
 def unused_tokens(options, leading=(1,)):
-    """Return the mask token, which only pretraining uses, and an empty array for no registers."""
+    """Return the mask token of pretraining, and, for a model without registers, an empty array."""
     width = options.embedding_dim
     constants = {"embeddings.mask_token": np.zeros((*leading, width), "float32")}
     if not options.num_registers:
@@ -153,7 +153,7 @@ DINOV2_WITH_REGISTERS = _layout(
     "Dinov2WithRegisters",
     "dinov2_with_registers",
     (*DINOV2_ROWS, REGISTER_ROW),
-    # Antialiased, unlike in the models without registers.
+    # Antialiased, unlike in models without registers.
     interpolation="bicubic",
     prefix_rows=lambda num_tokens, shape_of: (1,),
     store_positions=_without_register_positions,

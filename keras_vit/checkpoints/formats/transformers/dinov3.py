@@ -42,7 +42,7 @@ DINOV3_ROWS = (
 def _describe(shape_of, config, num_heads):
     check_setting(config, "rope_theta", ROTARY_BASE)
     is_gated = output_size(shape_of, "block_0/mlp/gate", axis=0) is not None
-    # Without a config.json: the gated MLPs of the release are SwiGLUs.
+    # Without a config.json, gated MLPs are assumed to be SwiGLUs, as in all published models.
     activation = DEFAULTS.activation if config or not is_gated else "silu"
     defaults = dataclasses.replace(DEFAULTS, activation=activation)
     fields = {

@@ -1,8 +1,9 @@
 """The layouts of the image towers of SigLIP and SigLIP 2 in transformers.
 
-Files contain the image tower alone, or also the text tower. Models of SigLIP 2 with a fixed image
-size have the layout of SigLIP. The others (NaFlex) take any grid of patches, and store the kernel
-of the patch projection as a matrix; models of this package have one grid, by default a square one.
+Files contain only the image tower, or both the image tower and the text tower. Models of SigLIP 2
+with a fixed image size have the layout of SigLIP. The other models of SigLIP 2 (NaFlex) take any
+grid of patches, and store the kernel of the patch projection as a matrix. This package reads them
+as models with one grid, by default a square grid.
 """
 
 import functools
@@ -87,7 +88,7 @@ def _config_of(model, model_type, is_flat, options):
     }
     if is_flat:
         del settings["image_size"]
-        # The image size may contain a border smaller than a patch, which is cut off.
+        # The image size may include a border that does not fill a patch, which is cut off.
         settings["num_patches"] = math.prod(grid_of(options.image_size, options.patch_size))
     architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
     if options.num_classes:
@@ -107,7 +108,7 @@ def _size_of_patches(config):
 
 
 def _layout(model, models, is_flat, **fields):
-    """Return the row of SigLIP or SigLIP 2; `is_flat` is whether its kernel is a matrix."""
+    """Return the row of SigLIP or SigLIP 2; with `is_flat`, files store kernels as a matrix."""
     model_type = model.lower()
     model_types = f"{model_type}_vision_model", model_type
     defaults = Defaults(model_types, epsilon=1e-6, activation="gelu_pytorch_tanh")

@@ -26,7 +26,7 @@ def _tensorflow_row(row):
     names = {"weight": "gamma", "bias": "beta"} if is_norm else {"weight": "kernel"}
     block = LAYER if row.source.startswith("encoder.") else ""
     source = block + "/".join([*layers, names.get(name, name)])
-    # Kernels have the order of axes of Keras.
+    # The axes of kernels have the same order as in Keras.
     is_kernel = row.transform in ("convolution", "dense")
     return Row(source, row.target, "identity" if is_kernel else row.transform)
 
@@ -36,14 +36,14 @@ HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
 
 
 def find_huggingface_tf(shapes):
-    """Return the arrays of transformers' TensorFlow ViT, or `None`; see `Format.find`."""
-    # ViT-MAE has the same arrays and a decoder.
-    is_vit = MARKER in map(_short, shapes) and not any("decoder/" in name for name in shapes)
-    return Naming.of(shapes, _short) if is_vit else None
+    """Return the `Naming` of transformers' TensorFlow ViT, or `None`; see `Format.find`."""
+    # A file of ViT-MAE has the same arrays, and in addition the arrays of a decoder.
+    is_vit = MARKER in map(_name_in_map, shapes) and not any("decoder/" in name for name in shapes)
+    return Naming.of(shapes, _name_in_map) if is_vit else None
 
 
-def _short(name):
-    """Return the name of an array in the weight map."""
+def _name_in_map(name):
+    """Return the name in the weight map of an array, given its name in the file."""
     path = name.removesuffix(":0")
     if not path.startswith("classifier/") or path.count("/") > 1:
         path = GROUP.sub("", path, count=1)
@@ -59,20 +59,20 @@ def describe_huggingface_tf(shape_of, config, num_heads):
             return shape
         return shape[::-1] if len(shape) == 2 else (shape[3], shape[2], *shape[:2])
 
-    # The layers in TensorFlow have biases, and ignore `qkv_bias`.
+    # The TensorFlow layers of transformers ignore `qkv_bias`, and always have biases.
     config = {name: value for name, value in config.items() if name != "qkv_bias"}
     return HUGGINGFACE.describe(torch_shape_of, config, num_heads).replace(qkv_bias=True)
 
 
 def _spell(name, options):
-    """Return the name in the file; see `_short`."""
+    """Return the name in the file for a name in the weight map; see `Format.spell`."""
     layer = "classifier" if name.startswith("classifier/") else "vit"
     path = name if layer == "classifier" else f"vit/{name}"
     return f"{layer}/{MODEL_NAMES[bool(options.num_classes)]}/{path}:0"
 
 
 def _configure(options, *metadata):
-    """Return the contents of the JSON files; only `gelu_new` is the tanh GELU in TensorFlow."""
+    """Return the contents of the JSON files; in TensorFlow, only `gelu_new` is the tanh GELU."""
     files = HUGGINGFACE.configure(options, *metadata)
     if options.activation == "gelu_tanh":
         files["config.json"]["hidden_act"] = "gelu_new"

@@ -26,8 +26,8 @@ EMBEDDING_ROWS = (
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.position_embeddings", POSITIONS, "positions"),
 )
-# Names without the prefix `vit.`. In a model with a classifier, all names but those of the
-# classifier have it.
+# Names without the prefix `vit.`. In a model with a classifier, all names except those of the
+# classifier have this prefix.
 ENCODER_ROWS = (
     *EMBEDDING_ROWS,
     *torch_norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1"),
@@ -40,7 +40,7 @@ ENCODER_ROWS = (
 CLASSIFIER_ROWS = torch_layer("classifier.", "head")
 HUGGINGFACE_ROWS = (*ENCODER_ROWS, *torch_layer("pooler.dense.", "pre_logits"), *CLASSIFIER_ROWS)
 
-# Patterns of the names that transformers 5 has in memory, and the names in files.
+# Patterns of names that models of transformers 5 have in memory, and the names in files.
 IN_MEMORY = [
     (r"^layers\.(\d+)\.", r"encoder.layer.\1."),
     (r"\.attention\.q_proj\.", ".attention.attention.query."),
@@ -53,7 +53,7 @@ IN_MEMORY = [
 
 
 def name_in_files(name):
-    """Return the name in files of an array that may have its name in memory."""
+    """Return the name of an array in files; `name` may be its name in memory."""
     for pattern, replacement in IN_MEMORY:
         name = re.sub(pattern, replacement, name)
     return name
@@ -62,7 +62,7 @@ def name_in_files(name):
 find_huggingface = finder(
     [PATCHES],
     ("vit.", ""),
-    # Arrays of DeiT and of DINOv2.
+    # Files with these arrays are of DeiT or of DINOv2.
     absent=("embeddings.distillation_token", "encoder.layer.0.layer_scale1.lambda1"),
     ignored="decoder|embeddings.mask_token$",
     rename=name_in_files,
@@ -153,7 +153,7 @@ HUGGINGFACE = _layout(
     "ViTModel",
     "ViTForImageClassification",
     read_only_models=("ViTForMaskedImageModeling",),
-    # Antialiased, as in timm; transformers does not.
+    # Antialiased, as in timm; transformers resizes without antialiasing.
     interpolation="bicubic",
 )
 VIT_MAE = _layout(
@@ -163,7 +163,7 @@ VIT_MAE = _layout(
     Defaults(("vit_mae",), epsilon=1e-12),
     "ViTMAEModel",
     read_only_models=("ViTMAEForPreTraining",),
-    # By default, transformers masks three of four patches, also at inference.
+    # By default, transformers would mask three of four patches, even at inference.
     extra_settings={"mask_ratio": 0.0},
 )
 VIT_MSN = _layout(
