@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.bottleneck import Bottleneck, StandardizedConv2D
-from keras_vit.layers.layer import KeepsSublayers, all_layers
+from keras_vit.layers.layer import RecordsFrozenAndQuantized, all_layers
 from keras_vit.models.image_model import copy_attributes
 from keras_vit.models.structure import named_weights
 from keras_vit.models.surgery import (
@@ -72,7 +72,7 @@ def update_inference_copy(model, copy):
 
 def _changes(layer, casting):
     """Return the arguments of a layer that change in the copy."""
-    if not isinstance(layer, KeepsSublayers) or not layer.weights:
+    if not isinstance(layer, RecordsFrozenAndQuantized) or not layer.weights:
         return {}
     folded = {"folded": True} if getattr(layer, "folded", None) is False else {}
     # The projection's norm in a unit is made when it is built, too late for another policy.

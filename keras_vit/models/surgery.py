@@ -13,7 +13,7 @@ from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, Patch
 from keras_vit.layers.layer import (
     LORA_KERNELS,
     Dense,
-    KeepsSublayers,
+    RecordsFrozenAndQuantized,
     all_layers,
     frozen_paths,
     restore_frozen,
@@ -314,7 +314,11 @@ def copy_layer(layer, **changes):
     Its kernels are quantized like those of the layer, unless `dtype` is changed.
     """
     new = type(layer).from_config({**layer.get_config(), **changes})
-    if isinstance(layer, KeepsSublayers) and "dtype" not in changes and dense_layers(layer):
+    if (
+        isinstance(layer, RecordsFrozenAndQuantized)
+        and "dtype" not in changes
+        and dense_layers(layer)
+    ):
         config = layer.get_build_config()
         if "quantized" in config:
             new.build_from_config(config)
