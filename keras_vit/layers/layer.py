@@ -178,7 +178,7 @@ class Dropout(keras.layers.Dropout):
 
 
 class DrawnSeed(keras.random.SeedGenerator):
-    """Generator that always returns a given seed, since `keras.random` takes no tensor as a seed."""
+    """Generator that always returns a given seed, as `keras.random` does not accept tensors."""
 
     def __init__(self, seed):
         # Keras's own constructor would create a variable in each call. On torch, Keras ignores the

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.layer import RecordsFrozenAndQuantized, Layer
+from keras_vit.layers.layer import Layer, RecordsFrozenAndQuantized
 
 # Flax's default, used by vit_jax and big_vision; Keras's default is 1e-3.
 LAYER_NORM_EPSILON = 1e-6
@@ -66,12 +66,12 @@ class GroupNorm(RecordsFrozenAndQuantized, keras.layers.GroupNormalization):
         return ops.mean(ops.matmul(weights, images)[:, :, 0], axis=1)
 
     def _group_means(self, means):
-        """Return the mean of each group `(batch, groups)` from channel means `(batch, channels)`."""
+        """Return the means of groups `(batch, groups)`, from those of channels."""
         size = means.shape[-1] // self.groups
         return ops.mean(ops.reshape(means, (-1, self.groups, size)), axis=-1)
 
     def _repeat_per_channel(self, values):
-        """Return values `(batch, groups)` as `(batch, channels)`: each channel has its group's."""
+        """Repeat the value of each group for every channel of the group, `(batch, channels)`."""
         return ops.repeat(values, self.gamma.shape[0] // self.groups, axis=-1)
 
     def _call_torch(self, inputs):
