@@ -108,7 +108,7 @@ class StandardizedConv2D(RecordsFrozenAndQuantized, keras.layers.Conv2D):
         return super().add_weight(*args, **{**kwargs, "autocast": False})
 
     def standardize(self, kernel):
-        """Return the kernel with mean 0 and variance 1 per output channel, in float32 or float64."""
+        """Return the kernel, at least in float32, with mean 0 and variance 1 per output channel."""
         kernel = ops.convert_to_tensor(kernel)
         if keras.backend.backend() == "torch":
             return self._standardize_rows(kernel_rows(kernel)).t().reshape(kernel.shape)
@@ -212,7 +212,7 @@ def kernel_rows(kernel):
 
 
 def pad_torch(images, padding, value=0.0):
-    """Return padded images `(batch, channels, height, width)`, whose channels are last in memory."""
+    """Return padded images `(batch, channels, height, width)`; in memory, channels stay last."""
     import torch
 
     (top, bottom), (left, right) = padding

@@ -310,8 +310,8 @@ def num_offsets(grid_size, num_queries, num_keys):
     patches = math.prod(grid_size)
     if num_queries != num_keys or (num_keys or 0) < patches:
         raise ValueError(
-            "`relative_grid_size` must be the rows and columns of the patches, and queries and keys "
-            f"the same tokens. Received: relative_grid_size={tuple(grid_size)}, "
+            "`relative_grid_size` must be the rows and columns of the patches, and queries and "
+            f"keys be the same tokens. Received: relative_grid_size={tuple(grid_size)}, "
             f"{num_queries} queries, {num_keys} keys"
         )
     return 2 * patches - 1
