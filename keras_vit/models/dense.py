@@ -45,7 +45,7 @@ def backbone(
     the backbone takes images of any size.
 
     Args:
-        model: a Vision Transformer or hybrid of this package, built, tuned or reloaded.
+        model: a Vision Transformer or hybrid of this package, new, trained or loaded.
         levels: names of the maps, from `"P2"` to `"P5"`; by default all four. For
             `kind="blocks"`, names of layers whose outputs are tokens, such as `("block_5",
             "encoder_norm")`; by default four blocks at equal distances, including the last block.
@@ -233,7 +233,7 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
     logits = ResizeLike(dtype="float32", name="logits")(outputs, backbone.input)
     model = ImageModel(backbone.input, logits, name=backbone.name)
     copy_attributes(backbone, model, keeps_head=False)
-    # Masks are of whole images, even if the checkpoint was trained to classify center crops.
+    # Masks are of whole images, even if the checkpoint's `image_spec` has a center crop.
     model.image_spec = model.image_spec.of_whole_image()
     return model
 

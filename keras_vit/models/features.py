@@ -21,7 +21,7 @@ def features(
     """Compute the representation of images, or the outputs of layers.
 
     Args:
-        model: a model of this package, built, tuned or reloaded.
+        model: a model of this package, new, trained or loaded.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of such
             arrays.
         layers: names of layers whose outputs to return, such as `["block_5", "encoder_norm"]`;

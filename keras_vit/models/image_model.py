@@ -77,18 +77,18 @@ class ImageModel(keras.Model):
         return self.output
 
     def fit(self, x=None, *args, **kwargs):
-        """Train as `keras.Model.fit` does. If `x` is an array, its first image is checked."""
+        """Train like `keras.Model.fit`. If `x` is an array, its first image is checked."""
         check_images(x, "x")
         warn_of_loss(self)
         return super().fit(x, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
-        """Evaluate as `keras.Model.evaluate` does. If `x` is an array, its first image is checked."""
+        """Evaluate like `keras.Model.evaluate`. If `x` is an array, its first image is checked."""
         check_images(x, "x")
         return super().evaluate(x, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
-        """Predict as `keras.Model.predict` does. If `x` is an array, its first image is checked."""
+        """Predict like `keras.Model.predict`. If `x` is an array, its first image is checked."""
         check_images(x, "x")
         return super().predict(x, *args, **kwargs)
 

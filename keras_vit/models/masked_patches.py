@@ -23,7 +23,7 @@ def masked_patch_predictor(model, target="mean_color"):
     except its pooling and its head.
 
     Args:
-        model: a Vision Transformer or a hybrid of this package, built, tuned or reloaded.
+        model: a Vision Transformer or a hybrid of this package, new, trained or loaded.
         target: what is predicted per patch: `"mean_color"`, logits of 512 colors
             `(batch, patches, 512)`; `"downsized"`, logits of the colors of 4 x 4 cells
             `(batch, patches, 16, 512)`; or `"pixels"`, `(batch, patches, pixels * channels)`.
