@@ -14,7 +14,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_choice
-from keras_vit.layers.layer import Layer, RecordsFrozenAndQuantized
+from keras_vit.layers.layer import Layer, RecordsFrozenOrQuantized
 from keras_vit.layers.normalization import GroupNorm
 
 NUM_GROUPS = 32
@@ -51,7 +51,7 @@ BIT = Convention("variance", 1e-10, 1e-5, symmetric_padding=True)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class StandardizedConv2D(RecordsFrozenAndQuantized, keras.layers.Conv2D):
+class StandardizedConv2D(RecordsFrozenOrQuantized, keras.layers.Conv2D):
     """Convolution without bias whose kernel has mean 0 and variance 1 in each output channel.
 
     Input: `(batch, height, width, channels)`. Output: `(batch, height, width, filters)`, with the

@@ -83,7 +83,7 @@ def as_rows(tokens):
     return ops.reshape(tokens, (-1, tokens.shape[-1]))
 
 
-class RecordsFrozenAndQuantized:
+class RecordsFrozenOrQuantized:
     """Mixin for layers: records constructor arguments, and what is frozen or quantized inside.
 
     A `.keras` file stores `trainable` and the dtype policy of a model's layers, but not of the
@@ -141,7 +141,7 @@ def quantize_layer(layer, mode, config=None):
         layer._track_variables()
 
 
-class Layer(RecordsFrozenAndQuantized, keras.layers.Layer):
+class Layer(RecordsFrozenOrQuantized, keras.layers.Layer):
     """Base class of most layers of this package."""
 
     # Dictionary from names of dense sublayers to `(rank, alpha)` of LoRA.

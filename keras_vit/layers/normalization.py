@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.layer import Layer, RecordsFrozenAndQuantized
+from keras_vit.layers.layer import Layer, RecordsFrozenOrQuantized
 
 # Flax's default, used by vit_jax and big_vision; Keras's default is 1e-3.
 LAYER_NORM_EPSILON = 1e-6
@@ -19,7 +19,7 @@ def layer_norm(dtype, name, epsilon=LAYER_NORM_EPSILON, trainable=True):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class GroupNorm(RecordsFrozenAndQuantized, keras.layers.GroupNormalization):
+class GroupNorm(RecordsFrozenOrQuantized, keras.layers.GroupNormalization):
     """Keras's GroupNormalization over the last axis of images, with fewer passes over the images.
 
     The statistics of a group are computed from the means of its channels, at least in float32.

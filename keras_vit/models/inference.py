@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.bottleneck import Bottleneck, StandardizedConv2D
-from keras_vit.layers.layer import RecordsFrozenAndQuantized, all_layers
+from keras_vit.layers.layer import RecordsFrozenOrQuantized, all_layers
 from keras_vit.models.image_model import copy_attributes
 from keras_vit.models.structure import named_weights
 from keras_vit.models.surgery import (
@@ -73,7 +73,7 @@ def update_inference_copy(model, copy):
 
 def _changes(layer, casting):
     """Return the constructor arguments of a layer that are different in the copy."""
-    if not isinstance(layer, RecordsFrozenAndQuantized) or not layer.weights:
+    if not isinstance(layer, RecordsFrozenOrQuantized) or not layer.weights:
         return {}
     folded = {"folded": True} if getattr(layer, "folded", None) is False else {}
     # A `Bottleneck` makes the norm of its projection in `build`, too late to change its policy.

@@ -54,9 +54,7 @@ def _check_arrays(path, model):
         raise ValueError(f"it has {num_arrays} arrays, the model {len(model.weights)} variables")
     different = names ^ {layer.name for layer in model.layers}
     if names and different:
-        raise ValueError(
-            f"only the file or the model has the layers {', '.join(sorted(different))}"
-        )
+        raise ValueError(f"only the file or the model has layers {', '.join(sorted(different))}")
 
 
 def _weights_in(path, file):

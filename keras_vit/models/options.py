@@ -350,7 +350,7 @@ def options_from_config(config):
 
 
 def option_differences(options, other, names):
-    """Return `{name: (value, other value)}` for the names whose values differ in the two options."""
+    """Return `{name: (value, other value)}` for those `names` whose values differ."""
     options, other = options.resolved(), other.resolved()
     pairs = {name: (getattr(options, name), getattr(other, name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

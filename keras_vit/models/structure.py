@@ -37,8 +37,8 @@ def token_grid(model, images=None):
         shape = getattr(images, "shape", ())
         if layer.grid_size is None and len(shape) != 4:
             raise ValueError(
-                "`model` must be of one image size, as `keras_vit.resize` makes it, unless `images` "
-                f"is an array. Received: {model.name!r}, which takes images of any size"
+                "`model` must be of one image size, as from `keras_vit.resize`, unless `images` is "
+                f"an array. Received: {model.name!r}, which takes images of any size"
             )
         return layer.grid_size or grid_size(tuple(shape[1:3]), token_stride(model))
     return None

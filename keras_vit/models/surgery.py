@@ -13,7 +13,7 @@ from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, Patch
 from keras_vit.layers.layer import (
     LORA_KERNELS,
     Dense,
-    RecordsFrozenAndQuantized,
+    RecordsFrozenOrQuantized,
     all_layers,
     frozen_paths,
     restore_frozen,
@@ -318,7 +318,7 @@ def copy_layer(layer, **changes):
     """
     new = type(layer).from_config({**layer.get_config(), **changes})
     if (
-        isinstance(layer, RecordsFrozenAndQuantized)
+        isinstance(layer, RecordsFrozenOrQuantized)
         and "dtype" not in changes
         and dense_layers(layer)
     ):
