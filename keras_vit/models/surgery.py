@@ -317,14 +317,10 @@ def copy_layer(layer, **changes):
     Kernels that are quantized in `layer` are quantized in the new layer, unless `dtype` is changed.
     """
     new = type(layer).from_config({**layer.get_config(), **changes})
-    if (
-        isinstance(layer, RecordsFrozenOrQuantized)
-        and "dtype" not in changes
-        and dense_layers(layer)
-    ):
-        config = layer.get_build_config()
-        if "quantized" in config:
-            new.build_from_config(config)
+    has_record = isinstance(layer, RecordsFrozenOrQuantized) and "dtype" not in changes
+    config = layer.get_build_config() if has_record and dense_layers(layer) else {}
+    if "quantized" in config:
+        new.build_from_config(config)
     return new
 
 
