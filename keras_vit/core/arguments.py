@@ -26,7 +26,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 def as_pair(value, argument):
-    """Return a positive integer twice, or a pair of them as it is; else raise `ValueError`."""
+    """Return a pair of positive integers, given a pair or one integer for both."""
     pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(pair) != 2 or not all(is_integer(size) and size > 0 for size in pair):
         raise ValueError(

@@ -17,7 +17,7 @@ LOCK_FILE = ".keras_vit.lock"
 # An archive is refused if it expands to more than `MAX_BYTES` and to more than `MAX_RATIO` times
 # its size. Weights hardly compress, so no archive of weights does.
 MAX_BYTES, MAX_RATIO = 64 * 2**20, 20
-# For text that is too long for a path, this returns false, and `pathlib.Path.exists` fails.
+# False for text that is too long for a path, for which `pathlib.Path.exists` raises an error.
 exists = os.path.exists
 
 

@@ -1,4 +1,4 @@
-"""`RunDir`: the directory of one job, locked for other processes and with unchanging settings."""
+"""`RunDir`: the directory of one job, which is locked and records the settings of the job."""
 
 import contextlib
 import hashlib

@@ -122,7 +122,7 @@ class StandardizedConv2D(RecordsFrozenOrQuantized, keras.layers.Conv2D):
 
     def convolution_op(self, inputs, kernel):
         if inputs.shape[-1] is None:
-            # Without a known number, TensorFlow would take six channels for two groups of three.
+            # Set the number, or TensorFlow would accept six channels as two groups of three.
             channels = self.input_spec.axes[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:3], channels))
         if keras.backend.backend() == "torch":

@@ -112,7 +112,7 @@ class MlpBlock(Layer):
         activate = fuse(self.activation_function) if training else self.activation_function
         hidden = self.dense_0(rows)
         gate = self.gate(rows) if self.gated else None
-        # TensorFlow fuses a GELU with a product only if its name sorts after the product's name.
+        # TensorFlow fuses a GELU with a product only if the GELU's name sorts after the product's.
         with keras.name_scope("hidden"):
             hidden = activate(gate) * hidden if self.gated else activate(hidden)
         hidden = self.dropout_layer(hidden, training=training, seed=first)

@@ -77,11 +77,11 @@ class PatchEmbedding(Layer):
         return ops.reshape(self.projection(images), (-1, rows * columns, self.embedding_dim))
 
     def _with_checked_size(self, images, height, width):
-        """Return the images, or an error if they have another size when the graph runs.
+        """Return the images; when the graph runs, images of another size raise an error.
 
-        `model.predict` traces a graph with unknown sizes after it has seen images of two sizes. If
-        the patches did not tile the images, the tokens would be reshaped to another number of
-        images, or pixels of incomplete patches would be dropped.
+        `model.predict` traces a graph with unknown sizes after it has seen images of two sizes.
+        Without the check, the tokens of images of another size would be reshaped to a different
+        number of images, or pixels of incomplete patches would be dropped.
         """
         shape = (ops.shape(images)[0], height, width)
         # Concatenation fails for images of another size. The zeros have no channels to add.

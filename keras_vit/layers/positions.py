@@ -275,7 +275,7 @@ def rotary_tables(grid_size, num_tokens, head_dim):
 
 
 def apply_rotary(heads, cosines, sines):
-    """Rotate pairs of channels: the first of each half of a head, the second of each half, ...
+    """Rotate pairs of channels: channel `i` of one half of a head, and `i` of the other half.
 
     Args:
         heads: queries or keys `(batch, tokens, heads, head_dim)`.

@@ -144,8 +144,8 @@ class VitOptions(Options):
         position_placement: where the position embeddings `"learned"` and `"learned2d"` are added:
             `"stem"`, once before the first block; `"every_layer"`, before each block with separate
             embeddings (`position_embedding_1` before `block_1`); or `"every_layer_shared"`, before
-            each block with the same embeddings. Before the first block, they are always added
-            before the dropout.
+            each block with the same embeddings. The embeddings before the first block are always
+            added before the dropout.
         axial: whether each block is an `AxialTransformerBlock`, with attention within rows and then
             within columns of patches. A class token or registers would have no row and no column,
             so they are not allowed, and `pooling` must be `"gap"`, `"map"` or `None`.

@@ -45,13 +45,13 @@ def token_grid(model, images=None):
 
 
 def stored_grid(model):
-    """Return the `token_grid`, or the grid of the position embeddings if images have any size."""
+    """Return `token_grid`; if the image size is not fixed, the grid of the position embeddings."""
     grids = [layer.grid_size for layer in _layers_of(model, (PatchEmbedding, *POSITION_LAYERS))]
     return next(filter(None, grids), None)
 
 
 def stored_size(model):
-    """Return the image size, or the size that the position embeddings fit if it may be any."""
+    """Return the image size; if it is not fixed, the size that the position embeddings fit."""
     size, stride = tuple(model.inputs[0].shape[1:3]), token_stride(model)
     sides = zip(stored_grid(model) or default_grid(stride), stride, strict=True)
     return tuple(n * pixels for n, pixels in sides) if None in size else size

@@ -112,8 +112,8 @@ def resize(
 
     Raises:
         ValueError: if the patches do not tile the image, the model is not of this package,
-            `patch_size` is given for a ResNet, or images of any size are asked of a model with
-            rotary or relative positions or axial blocks.
+            `patch_size` is given for a ResNet, or images of any size are requested for a model with
+            rotary or relative position embeddings or axial blocks.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929); FlexiViT (arXiv 2212.08013).
@@ -186,9 +186,9 @@ def resize_by(method, model, image_size=None, patch_size=None):
 def freeze_blocks(model: keras.Model, num_blocks: int) -> None:
     """Freeze the first blocks of a Vision Transformer, and all layers before them.
 
-    To freeze the first block also freezes the patch embedding, the ResNet of a hybrid, and position
-    embeddings, even if all blocks share them. All other layers are trained, even if they were
-    frozen before. Compile the model after this call.
+    Freezing the first block also freezes the ResNet of a hybrid, the patch embedding, and the
+    position embeddings, even if all blocks share them. All other layers are trained, even if they
+    were frozen before. Compile the model after this call.
 
     Copies and files of the model keep what is frozen as follows:
 
@@ -257,8 +257,8 @@ def lora_layers(model):
 def with_float_kernels(model):
     """Return an equivalent model without LoRA and with float kernels; `model` does not change.
 
-    If `model` has neither LoRA nor quantized kernels, it is itself returned. Otherwise the new
-    model has no frozen layers.
+    If `model` has neither LoRA nor quantized kernels, `model` itself is returned. Otherwise a new
+    model is returned, in which nothing is frozen.
     """
     kernels = float_kernels(model)
     if not kernels:
@@ -423,7 +423,7 @@ def _resized(old, new, layer, grids, method):
 
 
 def _keep_mean_of_images(source, target):
-    """Correct the patch bias: with it, a resized kernel maps the mean image to the same tokens."""
+    """Correct the patch bias so that the mean image has the same tokens as before resizing."""
     mean = image_spec_of(source).mean
     layers = [
         model.get_layer(layer.name)

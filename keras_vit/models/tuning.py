@@ -80,7 +80,7 @@ def merge_lora(model: keras.Model) -> keras.Model:
 
     Returns:
         A model of the class of `model`, not compiled, with all layers trainable. If `model` has
-        neither LoRA nor quantized kernels, it is itself returned.
+        neither LoRA nor quantized kernels, `model` itself is returned.
 
     Example:
     >>> model = keras_vit.enable_lora(keras_vit.ViT_Ti16(num_classes=3, image_size=32), rank=4)
