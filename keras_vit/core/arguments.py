@@ -7,8 +7,7 @@ import numbers
 
 import numpy as np
 
-# Axes along which an axial block attends, first one, then the other. Its two sublayers have these
-# names.
+# Axes along which an axial block attends, and names of the two sublayers that do so.
 AXES = ("rows", "columns")
 # Base of the frequencies of rotary position embeddings. It is the `rope_theta` of all DINOv3 models
 # in transformers.
@@ -89,7 +88,7 @@ def grid_size(image_size, patch_size):
     sizes = list(zip(image_size, patch_size, strict=True))
     if any(pixels is None for pixels in image_size):
         return None
-    # Otherwise the convolution would silently drop pixels of incomplete patches, as the original's.
+    # Otherwise the convolution would silently drop the pixels of incomplete patches.
     if any(is_integer(pixels) and pixels % patch for pixels, patch in sizes):
         raise ValueError(
             f"`image_size` must be a multiple of {patch_size}, the pixels that a token stands for. "

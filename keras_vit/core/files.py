@@ -144,7 +144,8 @@ def _check_expansion(path, sizes):
 def write_csv(path, rows):
     """Write dictionaries with equal keys to a CSV file, atomically; `None` is an empty cell."""
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        # Rows end with "\r\n", for which the writer quotes a "\r" in a cell; it would end the row.
+        # Rows end with "\r\n", for which the writer quotes a "\r" in a cell. Unquoted, the "\r"
+        # would end the row.
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows({name: csv_text(cell) for name, cell in row.items()} for row in rows)
@@ -165,7 +166,8 @@ def read_csv(path):
 def absolute_path(path):
     """Return the absolute path of an existing file or folder, and any other name unchanged.
 
-    A link to a file is not resolved: the file may have no suffix, as in the Hugging Face cache.
+    A link to a file is not resolved, as the file may have another suffix. In the cache of the
+    Hugging Face Hub, it does.
     """
     local = pathlib.Path(path).expanduser()
     if not exists(local):

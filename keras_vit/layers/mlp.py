@@ -164,9 +164,9 @@ def _fuse_tensorflow(function):
         tf.function(part, jit_compile=True, autograph=False) for part in (in_float32, gradient)
     )
 
-    # TensorFlow never frees a custom gradient, nor the graph in which it is traced. This
-    # `tf.function` makes that a small graph which all models share; without it, every model's
-    # training graph would stay in memory.
+    # TensorFlow never frees a custom gradient, nor the graph in which it is traced. With this
+    # `tf.function`, it is a small graph that all models share. Without the function, the training
+    # graph of every model would stay in memory.
     @functools.partial(tf.function, autograph=False)
     @tf.custom_gradient
     def fused(x):
