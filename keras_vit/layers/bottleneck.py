@@ -175,7 +175,7 @@ class StandardizedConv2D(RecordsFrozenOrQuantized, keras.layers.Conv2D):
 class MaxPool(keras.layers.MaxPooling2D):
     """Keras's MaxPooling2D of images with channels last.
 
-    Input: `(batch, height, width, channels)`. Output: the same with a smaller height and width.
+    Input: `(batch, height, width, channels)`. Output: maps with a smaller height and width.
 
     Example:
     >>> from keras_vit.layers.bottleneck import MaxPool

@@ -50,7 +50,7 @@ class Dense(keras.layers.Dense):
         return self._add_lora(super().call(inputs, training=training), inputs)
 
     def quantize(self, mode=None, type_check=True, **kwargs):
-        # With a type check, Keras refuses subclasses, as their `call` may not use the kernel alike.
+        # Keras's type check refuses subclasses, whose `call` may be another function of the kernel.
         super().quantize(mode, type_check=False, **kwargs)
 
     def quantized_call(self, inputs, *args, **kwargs):

@@ -66,7 +66,7 @@ class GroupNorm(RecordsFrozenOrQuantized, keras.layers.GroupNormalization):
         return ops.mean(ops.matmul(weights, images)[:, :, 0], axis=1)
 
     def _group_means(self, means):
-        """Return the means of groups `(batch, groups)`, from those of channels."""
+        """Return the mean of each group, `(batch, groups)`, from the means of the channels."""
         size = means.shape[-1] // self.groups
         return ops.mean(ops.reshape(means, (-1, self.groups, size)), axis=-1)
 

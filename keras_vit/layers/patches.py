@@ -84,7 +84,8 @@ class PatchEmbedding(Layer):
         number of images, or pixels of incomplete patches would be dropped.
         """
         shape = (ops.shape(images)[0], height, width)
-        # Concatenation fails for images of another size. The zeros have no channels to add.
+        # Concatenation fails for images of another size. The zeros have no channels, so that it
+        # does not change the images.
         no_channels = ops.zeros((*shape, 0), images.dtype)
         images = ops.concatenate([images, no_channels], axis=-1)
         return ops.reshape(images, (*shape, self.input_spec.axes[3]))

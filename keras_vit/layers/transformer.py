@@ -282,8 +282,8 @@ class AxialTransformerBlock(Layer):
         training: whether to apply dropout.
 
     Raises:
-        ValueError: if the number of tokens is not the number of patches of the grid, or for the
-            reasons of `TransformerBlock`.
+        ValueError: if the number of tokens is not the number of patches of the grid, or as in
+            `TransformerBlock`.
 
     Reference:
         Axial-ViT in appendix D.6 of the ViT paper (arXiv 2010.11929), whose code is not published;

@@ -34,11 +34,11 @@ def backbone(
     kind: str = "simple",
     channels: int = 256,
 ) -> keras.Model:
-    """Make a model from images to a dictionary of maps, for detection and segmentation.
+    """Make a model that returns feature maps of images, for detection and segmentation.
 
-    Maps are `(batch, rows, columns, channels)`. The level `"P2"` has a quarter of the image's
-    height and width, `"P3"` an eighth, and so on, if the patch size is a power of 2. For patches of
-    14 pixels, `"P4"` has one position per patch, as for patches of 16 pixels.
+    The output is a dictionary of maps `(batch, rows, columns, channels)`. If the patch size is a
+    power of 2, the map `"P2"` has a quarter of the image's height and width, `"P3"` an eighth, and
+    so on. For patches of 14 pixels, `"P4"` has one position per patch, as for patches of 16 pixels.
 
     The Transformer's variables are copies, and its frozen layers stay frozen. The layers after the
     Transformer are new. If the model takes images of any size (`keras_vit.resize(model, None)`),
@@ -187,7 +187,7 @@ def _reassembled(patches, level, stride, channels, dtype):
 
 
 def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> keras.Model:
-    """Make a model from images to the logits of the classes of each pixel.
+    """Make a model that returns the logits of the classes for each pixel of an image.
 
     The output is `(batch, height, width, num_classes)`, float32, with the images' height and width.
     The backbone's maps are resized to the finest map and concatenated. Logits are computed from

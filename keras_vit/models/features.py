@@ -67,7 +67,7 @@ def features(
 
 
 def feature_extractor(model):
-    """Return a model from images to the inputs of the head, in float32.
+    """Return a model that maps images to the inputs of the head, in float32.
 
     Raises:
         ValueError: if the model does not map an RGB image to a vector.

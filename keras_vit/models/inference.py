@@ -23,8 +23,8 @@ def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
     """Return an equivalent model that computes less in each call.
 
     The new model stores standardized kernels of convolutions, and kernels merged with LoRA. Save
-    `model`, not the new model: its norms stay in float32, but a loaded copy would have norms with
-    the dtype policy of the layer around them.
+    `model`, not the new model, which is not the same after loading: norms inside a layer would then
+    have the dtype policy of that layer.
 
     Args:
         model: a Functional model; it does not change.

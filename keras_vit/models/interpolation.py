@@ -30,9 +30,9 @@ def resize_position_embedding(
         target_grid: `(rows, columns)` of patches of the result.
         source_grid: `(rows, columns)` of patches of the table; `None` if it is square.
         num_prefix_tokens: number of tokens before the patches, such as 1 for a class token.
-        method: `"bilinear"`, corner-aligned as in the original; `"bicubic"`, antialiased as in
-            timm; `"linear"`, bilinear and antialiased as in FlexiViT; or `"cubic"`, bicubic and not
-            antialiased as in transformers. All but `"bilinear"` have half-pixel centers.
+        method: `"bilinear"`, corner-aligned, as in the original; `"bicubic"`, antialiased, as in
+            timm; `"linear"`, bilinear and antialiased, as in FlexiViT; or `"cubic"`, bicubic but
+            not antialiased, as in transformers. All but `"bilinear"` have half-pixel centers.
 
     Returns:
         A NumPy array.
@@ -146,8 +146,8 @@ def resize_patch_kernel(
     Args:
         kernel: NumPy array `(height, width, channels, filters)`.
         patch_size: int or `(height, width)` of the result, in pixels.
-        method: how patches are resized: `"bilinear"`, not antialiased as in FlexiViT, or
-            `"bicubic"`, antialiased as in timm by default.
+        method: how patches are resized: `"bilinear"` without antialiasing, as in FlexiViT, or
+            `"bicubic"` with antialiasing, as in timm by default.
 
     Returns:
         A NumPy array `(*patch_size, channels, filters)` of the kernel's dtype.
@@ -229,7 +229,7 @@ def _weights(kernel, source, target, antialias):
 
 
 def _repeating_weights(kernel, source, target):
-    """Return weights like `_weights` without antialiasing, but beyond the border repeat it."""
+    """Return weights without antialiasing, where rows beyond the border repeat the border row."""
     centers = (np.arange(target) + 0.5) * source / target - 0.5
     neighbors = np.floor(centers)[:, None] + np.arange(-1, 3)
     weights = np.zeros((target, source))

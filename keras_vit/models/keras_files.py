@@ -78,7 +78,7 @@ def _check_all_used(groups, model):
 
 
 def _layer_name(group):
-    """Return the name of a layer that Keras records with its arrays, or `None`."""
+    """Return the name of the layer whose arrays are in a group, or `None` if it is not recorded."""
     has_name = isinstance(group, h5py.Group) and "vars" in group
     return group["vars"].attrs.get("name") if has_name else None
 

@@ -89,7 +89,7 @@ def _find_chain(model):
 
 
 def _predict(tokens, target, patch_size, channels):
-    """Return the outputs of the new head, which is float32 and zero at the start."""
+    """Return the outputs of a new float32 head, whose weights are zero."""
     num_patches = tokens.shape[1]
     units = {
         "mean_color": NUM_COLORS,

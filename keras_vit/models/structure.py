@@ -95,7 +95,7 @@ def check_classifier(model):
     """Return the number of classes of a model that maps RGB images to logits.
 
     Raises:
-        ValueError: if the model does anything else.
+        ValueError: if the model does not map RGB images to logits.
     """
     check_backbone(model)
     head, logits = model.layers[-1], model.outputs[0].shape
@@ -127,7 +127,7 @@ def has_zero_head(model):
 
 
 def warn_of_zero_head(num_classes):
-    """Log that a classifier is not trained."""
+    """Log a warning that a classifier is not trained."""
     logging.getLogger("keras_vit").warning(
         "all images have the same logits of the %d classes: the kernel of the model's head is "
         "zero, so it is not trained",

@@ -43,11 +43,11 @@ from keras_vit.models.vit import check_grid
 
 
 def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
-    """Make a model with the same backbone and a new linear head, zero at the start.
+    """Make a model with the same backbone and a new linear head, whose weights are zero.
 
     The layers of a pre-training head (`projection`, `pre_logits`) are dropped. The backbone's
-    variables are copies: training the new model does not change the given one. Frozen layers and
-    variables of the backbone stay frozen; the new head is trained. If the model has a
+    variables are copies: training the new model does not change `model`. Frozen layers and
+    variables of the backbone stay frozen, and the new head is trained. If the model has a
     distillation token, the new head has two classifiers.
 
     Args:

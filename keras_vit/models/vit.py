@@ -59,8 +59,8 @@ def vision_transformer(*options: Any, **fields: Any) -> ImageModel:
             is not in [0, 1), an option is unknown, or two options exclude each other.
 
     Reference:
-        "An Image is Worth 16x16 Words", arXiv 2010.11929. Section 3.1 has hybrids, appendix D.4
-        position embeddings and where they are added, and appendix D.6 axial blocks.
+        "An Image is Worth 16x16 Words", arXiv 2010.11929. Hybrids are in section 3.1, position
+        embeddings and where they are added in appendix D.4, and axial blocks in appendix D.6.
 
     Example:
     >>> model = keras_vit.vision_transformer(
