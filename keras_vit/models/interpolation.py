@@ -195,8 +195,8 @@ def _source_grid(table, source_grid, num_prefix_tokens):
         source_grid = (side, side)
     if source_grid[0] * source_grid[1] != num_patches or num_patches == 0:
         raise ValueError(
-            "`source_grid` must have as many patches as the table has embeddings without the "
-            f"{num_prefix_tokens} prefix tokens, {num_patches}; only a square grid may be `None`. "
+            "`source_grid` must be given unless the grid is square, and must have the table's "
+            f"{num_patches} patches, which come after {num_prefix_tokens} prefix tokens. "
             f"Received: source_grid={tuple(source_grid)}"
         )
     return source_grid
