@@ -12,7 +12,7 @@ from keras_vit.version import __version__ as __version__
 # `__init__.pyi` lists the public names. They are imported at their first use.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-# Names in saved models, by module. After `import keras_vit`, Keras finds them.
+# Classes and functions of saved models, by module. `import keras_vit` registers them with Keras.
 SAVED_NAMES = {
     "keras_vit.layers": """
         AddPositionEmbedding AddPositionEmbedding2D AddSincosPositionEmbedding
@@ -34,7 +34,7 @@ SAVED_NAMES = {
 
 @wrapt.when_imported("keras")
 def _register(keras):
-    # Lazily, as a module of this package may be importing Keras at this moment.
+    # Lazy imports, since a module of this package may be importing Keras at this moment.
     objects = keras.saving.get_custom_objects()
     for module, names in SAVED_NAMES.items():
         for name in names.split():

@@ -7,16 +7,16 @@ import sys
 def run():
     """Run the command line; exit with status 130 after Ctrl-C."""
     try:
-        # Ctrl-C may come during the import.
+        # Imported inside `try`, so that Ctrl-C during the import is also caught.
         from keras_vit.cli import main
 
         main()
     except KeyboardInterrupt as error:
-        # A stopped training has already printed a message.
+        # If the error has arguments, training has already printed a message.
         if not error.args:
             print("keras-vit: stopped", file=sys.stderr, flush=True)
             if "jax" in sys.modules and "ray" not in sys.modules:
-                # XLA threads that still compile crash a normal exit.
+                # A normal exit would crash if XLA threads are still compiling.
                 os._exit(130)
         sys.exit(130)
 

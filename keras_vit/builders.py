@@ -1,4 +1,4 @@
-"""The public builders, one per row of the table of variants."""
+"""The public functions that build models: `build`, and one function per variant."""
 
 import inspect
 import os
@@ -19,26 +19,26 @@ def build(
     weights: str | os.PathLike | None = None,
     **options: Any,
 ) -> ImageModel:
-    """Build a model by the name of its variant.
+    """Build a model from the name of its variant.
 
     Args:
-        variant: a name of `keras_vit.list_variants()`, such as `"ViT_B16"`, with other sizes in
-            parentheses if wanted: `"ViT_B16(patch_size=8, depth=6)"`.
-        num_classes: width of the head, 0 for no head; `None` for that of the weights, or 1000. If
-            the weights have another number of classes, the head is new and zero at the start.
-        image_size: int or `(height, width)`; `None` for that of the weights, or 224. If the weights
-            have another image size, their position embeddings are resized.
-        weights: `None` for a random start; a name of `keras_vit.list_checkpoints()`, whole or
-            without the builder's, such as `"imagenet21k"`; or the path or URL of any file that
-            `keras_vit.from_checkpoint` reads.
+        variant: a name from `keras_vit.list_variants()`, such as `"ViT_B16"`. Sizes can be changed
+            in parentheses: `"ViT_B16(patch_size=8, depth=6)"`.
+        num_classes: number of classes; 0 for no head; `None` for the number in `weights`, or 1000
+            without weights. If `weights` have another number of classes, the new head is zero.
+        image_size: int or `(height, width)`; `None` for the size in `weights`, or 224 without
+            weights. If `weights` have another image size, position embeddings are interpolated.
+        weights: `None` for random weights; a name from `keras_vit.list_checkpoints()`, in which the
+            variant and the slash may be left out, such as `"imagenet21k"`; or the path or URL of a
+            file that `keras_vit.from_checkpoint` reads.
         **options: fields of `keras_vit.models.VitOptions` or, for a BiT, `ResNetOptions`, except
-            the sizes that the name determines; by default those of the weights, if there are any.
+            the sizes that the variant determines. By default they are those of `weights`.
 
     Returns:
         A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
 
     Raises:
-        ValueError: if no variant has that name, an option is wrong, or the weights have another
+        ValueError: if no variant has this name, an option is wrong, or `weights` belong to another
             architecture.
 
     Example:
@@ -61,7 +61,7 @@ def build(
 
 
 def _builder(row):
-    """Return the builder of a row of the table."""
+    """Return the public function that builds a variant, a row of `VARIANTS`."""
     name = builder_name(row)
 
     def builder(num_classes=None, image_size=None, weights=None, **options):
@@ -81,14 +81,14 @@ def _builder(row):
 
 
 def _signature(row):
-    """Return the signature with all options that the name does not determine."""
-    own = inspect.signature(build).parameters
-    parameters = [own[name] for name in ("num_classes", "image_size", "weights")]
+    """Return a builder's signature, with all options that the variant does not determine."""
+    build_parameters = inspect.signature(build).parameters
+    parameters = [build_parameters[name] for name in ("num_classes", "image_size", "weights")]
     for name, parameter in inspect.signature(type(row)).parameters.items():
-        if name not in row.sizes and name not in own:
+        if name not in row.sizes and name not in build_parameters:
             parameters.append(parameter.replace(default=getattr(row, name)))
     return inspect.Signature(parameters, return_annotation=ImageModel)
 
 
-# The stub lists their names.
+# `builders.pyi` lists the names of these functions.
 globals().update({builder_name(row): _builder(row) for row in VARIANTS})

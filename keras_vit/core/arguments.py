@@ -1,4 +1,4 @@
-"""Checks of arguments, and the values that several wings accept for an argument."""
+"""Checks of arguments, and constants that several subpackages share."""
 
 import difflib
 import inspect
@@ -7,25 +7,25 @@ import numbers
 
 import numpy as np
 
-# Axes of the attention in the two halves of an axial block, and the names of the halves.
+# Axes along which an axial block attends, and names of the two sublayers that do so.
 AXES = ("rows", "columns")
-# Base of the frequencies of rotary position embeddings: `rope_theta` in the configuration of
-# DINOv3 in transformers, whose models all have it.
+# Base of the frequencies of rotary position embeddings. It is the `rope_theta` of all DINOv3 models
+# in transformers.
 ROTARY_BASE = 100.0
-# Targets of masked patch prediction.
+# What a model may predict about a masked patch.
 TARGETS = ("mean_color", "downsized", "pixels")
-# Levels per channel, in [-1, 1], of the colors that `mean_color` and `downsized` predict.
+# `mean_color` and `downsized` divide the range [-1, 1] of a color channel into 8 levels.
 COLOR_LEVELS = 8
-# Loss of a segmenter, whose labels are masks, and its heads.
+# Name of the loss that trains a segmenter, and names of the heads that a segmenter may have.
 SEGMENTATION, SEGMENTER_HEADS = "segmentation", ("linear", "mask")
-# Label of pixels without a class, as in PASCAL VOC: they are neither trained on nor evaluated.
+# Mask value of pixels without a class, as in PASCAL VOC. Training and evaluation skip these pixels.
 IGNORED = 255
 # Dtypes that `Predictor` computes in.
 DTYPES = ("float32", "bfloat16", "float16")
 
 
 def as_pair(value, argument):
-    """Return the value as a pair of integers, checked to be positive."""
+    """Return a pair of positive integers, given a pair or one integer for both."""
     pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(pair) != 2 or not all(is_integer(size) and size > 0 for size in pair):
         raise ValueError(
@@ -36,12 +36,12 @@ def as_pair(value, argument):
 
 
 def is_integer(value):
-    """Whether the value is an integer of Python or NumPy; a boolean is not."""
+    """Whether the value is a Python or NumPy integer, and not a boolean."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def is_number(value):
-    """Whether the value is a finite real number; a boolean is not."""
+    """Whether the value is a finite real number, and not a boolean."""
     is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return is_real and math.isfinite(value)
 
@@ -81,14 +81,14 @@ def check_choice(argument, value, choices):
 
 
 def grid_size(image_size, patch_size):
-    """Return rows and columns of the patches of an image, which they must tile exactly.
+    """Return `(rows, columns)` of an image's patches; raise an error if they do not tile it.
 
-    Return `None` for images of any size, whose sides are `None`. A graph's tensors are not checked.
+    Return `None` if a side is `None`: images may have any size. Tensors in a graph are not checked.
     """
     sizes = list(zip(image_size, patch_size, strict=True))
     if any(pixels is None for pixels in image_size):
         return None
-    # The VALID convolution of the original drops the pixels of incomplete patches silently.
+    # Otherwise the convolution would silently drop the pixels of incomplete patches.
     if any(is_integer(pixels) and pixels % patch for pixels, patch in sizes):
         raise ValueError(
             f"`image_size` must be a multiple of {patch_size}, the pixels that a token stands for. "
@@ -100,7 +100,7 @@ def grid_size(image_size, patch_size):
 def constructor_arguments(instance):
     """Return the arguments that an object was constructed with, for `get_config`.
 
-    Only the constructors of this package count. Each of their arguments must be stored as an
+    Arguments of Keras's constructors are left out. Each other argument must be stored as an
     attribute of the same name.
     """
     arguments = {}
@@ -113,14 +113,14 @@ def constructor_arguments(instance):
 
 
 def path_error(path, rule, details=""):
-    """Return a `ValueError` about an argument `path`: its rule, and details of the file."""
+    """Return a `ValueError` for an argument `path` that breaks a rule, with details of the file."""
     return ValueError(f"`path` must {rule}. Received: path={str(path)!r}{details}")
 
 
 def as_objects(values):
     """Return a sequence as an array `(length,)` of objects.
 
-    NumPy would turn lists of equal length into a matrix, and strip zeros from the end of bytes.
+    `np.array` would turn lists of equal length into a matrix, and strip zeros at the end of bytes.
 
     Example:
     >>> from keras_vit.core.arguments import as_objects

@@ -11,30 +11,31 @@ import zipfile
 import filelock
 import numpy as np
 
-# Part of the name of a file that is being written.
+# Names of files that are being written contain this.
 PARTIAL = ".partial"
 LOCK_FILE = ".keras_vit.lock"
-# Weights hardly compress. An archive that expands to more than both limits is refused.
+# An archive is refused if it expands to more than `MAX_BYTES` and to more than `MAX_RATIO` times
+# its size. Weights hardly compress, so no archive of weights does.
 MAX_BYTES, MAX_RATIO = 64 * 2**20, 20
-# Unlike `pathlib.Path.exists`, this is false for text that is too long for a path.
+# False for text that is too long for a path, for which `pathlib.Path.exists` raises an error.
 exists = os.path.exists
 
 
 @contextlib.contextmanager
 def replacing(path):
-    """Yield a temporary path next to a file, and rename it to the file at the end.
+    """Yield a temporary path to write to; at the end of the `with`, it replaces the file.
 
     Args:
         path: path of the file.
 
     Raises:
-        OSError: if the file cannot be written; the old file then stays unchanged.
+        OSError: if the file cannot be written. An existing file then stays unchanged.
     """
     path = pathlib.Path(path)
     if path.is_dir():
-        # Raise the error before other files are replaced.
+        # Renaming would fail too late: the caller may have replaced other files by then.
         raise IsADirectoryError(f"{str(path)!r} is a directory")
-    # Another process may be writing the same file.
+    # The name is random, as another process may be writing the same file.
     partial = path.with_name(f".{path.stem}{PARTIAL}.{uuid.uuid4().hex}{path.suffix}")
     try:
         yield partial
@@ -57,9 +58,9 @@ def write_text(path, text):
 
 @contextlib.contextmanager
 def exclusive_lock(directory, wait=True):
-    """Hold an exclusive lock on a directory, in a file that is removed at the end.
+    """Hold an exclusive lock on a directory by a file in it, which is removed at the end.
 
-    The operating system releases the lock of a process that is killed.
+    If the process is killed, the operating system releases the lock.
 
     Args:
         directory: path of an existing directory.
@@ -82,8 +83,8 @@ def exclusive_lock(directory, wait=True):
         try:
             yield
         finally:
-            # A process that has just opened this file sees that it is gone, and tries again.
-            # Windows removes no open file.
+            # A process that waits for this lock notices the removal, and makes a new file.
+            # Windows refuses to remove a file that another process has open.
             with contextlib.suppress(OSError):
                 path.unlink()
 
@@ -91,24 +92,25 @@ def exclusive_lock(directory, wait=True):
 def check_zip(path):
     """Raise `ValueError` if a zip archive would expand to many times its size.
 
-    A file of a few megabytes could fill the memory. Nothing is expanded here.
+    Reading an archive of a few megabytes could fill the memory. This check expands nothing.
     """
     with zipfile.ZipFile(path) as archive:
         _check_expansion(path, (member.file_size for member in archive.infolist()))
 
 
 def read_npz(path):
-    """Return the arrays of an `.npz` file by name, or raise as `check_zip` and NumPy do."""
+    """Return the arrays of an `.npz` file by name; raise the errors of `check_zip` and NumPy."""
     check_zip(path)
-    # NumPy does not close a damaged file that it has opened itself.
+    # Opened here, because `np.load(path)` would leave a damaged file open.
     with pathlib.Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
 
 def hdf5_arrays(path, file):
-    """Return the arrays of an HDF5 file, by name, or raise `ValueError` as `check_zip` does.
+    """Return the arrays of an HDF5 file by name.
 
-    Arrays that are stored in another file are refused: that file could be any on the machine.
+    Raise `ValueError` if the arrays would take many times the size of the file, or if one is
+    stored in another file, which could be any file on the machine.
 
     Args:
         path: path of the file, or of the archive that contains it.
@@ -125,7 +127,7 @@ def hdf5_arrays(path, file):
     file.visititems(visit)
     for name, array in arrays.items():
         if array.external or array.is_virtual:
-            raise ValueError(f"it must hold its arrays itself, and {name!r} is in another file")
+            raise ValueError(f"all its arrays must be in this file, but {name!r} is in another")
     _check_expansion(path, (array.size * array.dtype.itemsize for array in arrays.values()))
     return arrays
 
@@ -140,16 +142,17 @@ def _check_expansion(path, sizes):
 
 
 def write_csv(path, rows):
-    """Write dictionaries with the same keys as a CSV file, atomically; `None` is an empty cell."""
+    """Write dictionaries with equal keys to a CSV file, atomically; `None` is an empty cell."""
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        # Rows end with "\r\n", so that a "\r" in a cell is quoted and does not end the row.
+        # Rows end with "\r\n", for which the writer quotes a "\r" in a cell. Unquoted, the "\r"
+        # would end the row.
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows({name: csv_text(cell) for name, cell in row.items()} for row in rows)
 
 
 def read_csv(path):
-    """Return the dictionaries of text that `write_csv` wrote; empty without the file."""
+    """Return the dictionaries that `write_csv` wrote, as strings; `[]` if there is no file."""
     path = pathlib.Path(path)
     if not path.exists():
         return []
@@ -163,7 +166,8 @@ def read_csv(path):
 def absolute_path(path):
     """Return the absolute path of an existing file or folder, and any other name unchanged.
 
-    A file keeps its name: the target of a link may have another suffix, as in the Hub's cache.
+    A link to a file is not resolved, as the file may have another suffix. In the cache of the
+    Hugging Face Hub, it does.
     """
     local = pathlib.Path(path).expanduser()
     if not exists(local):
@@ -171,12 +175,13 @@ def absolute_path(path):
     return str(local.resolve() if local.is_dir() else local.parent.resolve() / local.name)
 
 
-# What a spreadsheet runs as a formula: not a number, also after the apostrophes of `csv_text`.
+# Text that a spreadsheet would run as a formula, with or without apostrophes from `csv_text`. A
+# number with a sign does not match.
 _FORMULA = re.compile(r"'*(?![+-][\d.]+(e[+-]?\d+)?$)[=+\-@\t\r]", re.IGNORECASE)
 
 
 def csv_text(value):
-    """Return a cell of a CSV file: an apostrophe before text that a spreadsheet would run.
+    """Return a value, with an apostrophe before text that a spreadsheet would run as a formula.
 
     Reference:
         OWASP, "CSV Injection".
@@ -191,7 +196,7 @@ def csv_text(value):
 
 
 def from_csv(text):
-    """Return the text that `csv_text` was given.
+    """Return text without the apostrophe that `csv_text` added.
 
     Example:
     >>> from keras_vit.core.files import csv_text, from_csv

@@ -4,10 +4,11 @@ import dataclasses
 
 from keras_vit.core.arguments import check_choice
 
-# Pillow's limit (`Image.MAX_IMAGE_PIXELS`): a quarter of a gigabyte of RGB. A file of a few
-# kilobytes can claim a thousand times as much (a decompression bomb).
+# Pillow's limit (`Image.MAX_IMAGE_PIXELS`), a quarter of a gigabyte of RGB pixels. A malicious file
+# of a few kilobytes can expand to a thousand times as much (a decompression bomb).
 MAX_PIXELS = 89_478_485
-# Normalized images range from -1 to 1 here, and from about -2.7 to 2.7 with ImageNet's statistics.
+# Greatest absolute value that is accepted in a normalized image. Images for our models are in
+# [-1, 1]; images normalized with ImageNet's statistics are in about [-2.7, 2.7].
 MAX_NORMALIZED = 10
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
 
@@ -16,27 +17,27 @@ INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
 class ImageSpec:
     """How images were resized, cropped and normalized for the evaluation of a trained model.
 
-    The default follows the ViT paper: the whole image is resized without keeping its aspect ratio,
-    bilinear, with half-pixel centers, not antialiased.
+    By default, as in the ViT paper, the whole image is resized bilinearly with half-pixel centers,
+    without antialiasing, and without keeping the aspect ratio.
 
     Args:
         interpolation: `"bilinear"`, `"bicubic"` or `"lanczos"`.
-        antialias: whether to antialias as Pillow before version 13: the filter covers all pixels of
-            an image that becomes smaller, first of each row, then of each column, and the results
-            are rounded to integers. JPEGs are then decoded accurately, too.
-        crop_share: share of the resized image's sides that the center crop keeps, greater than 0; 1
-            for no crop.
-        keeps_aspect_ratio: whether only the smaller side is resized to the length before the crop;
-            otherwise both sides are.
-        rounds_offset: whether the first row and column of the crop are rounded half to even, as in
-            torchvision; otherwise they are rounded down, as in transformers.
-        cut_off: rows at the bottom and columns at the right that the patches of the original model
-            do not reach. They are cut off last, as in SigLIP with 384 pixels and patches of 14.
-            They belong to one image size: see `at`.
-        mean: mean of pixels in [0, 1], one number or one per channel, with which the training
-            images were normalized. The patch projection contains mean and deviation, so that the
-            model takes images in [-1, 1]; `keras_vit.save_checkpoint` takes them out again.
-        deviation: standard deviation of these pixels, like `mean`.
+        antialias: whether to resize with the antialiasing filter of Pillow before version 13: along
+            rows, then along columns, rounding the results of each to integers. JPEGs are then
+            decoded to the same pixels as by Pillow.
+        crop_share: length of the center crop divided by the length of the resized image, greater
+            than 0; 1 for no crop.
+        keeps_aspect_ratio: whether the smaller side is resized to the length before the crop, and
+            the other side in proportion; otherwise both sides are resized to that length.
+        rounds_offset: whether the position of the crop is rounded half to even, as in torchvision;
+            otherwise it is rounded down, as in transformers.
+        cut_off: number of rows at the bottom and of columns at the right to cut off after the crop,
+            because the original model's patches do not cover them, as in SigLIP with 384 pixels and
+            patches of 14. They are only cut off at the model's own image size: see `at`.
+        mean: mean with which the training images were normalized, for pixels in [0, 1]: a tuple of
+            one number, or of one per channel. The patch projection includes this normalization, so
+            that the model takes images in [-1, 1]; `keras_vit.save_checkpoint` removes it again.
+        deviation: standard deviation of the same normalization, a tuple like `mean`.
 
     Raises:
         ValueError: if the interpolation is unknown.
@@ -58,7 +59,7 @@ class ImageSpec:
 
     def __post_init__(self):
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
-        # JSON has lists.
+        # JSON returns lists instead of tuples.
         for name in ("cut_off", "mean", "deviation"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
@@ -80,18 +81,18 @@ class ImageSpec:
         """Return the size of resized images before `cut_off` reduces it to `image_size`."""
         return tuple(pixels + cut for pixels, cut in zip(image_size, self.cut_off, strict=True))
 
-    def at(self, image_size, own_size):
-        """Return the spec for an image size; only at the model's own size something is cut off."""
-        is_own = tuple(image_size) == tuple(own_size)
-        return self if is_own else dataclasses.replace(self, cut_off=(0, 0))
+    def at(self, image_size, model_size):
+        """Return the spec for an image size, without `cut_off` if it is not the model's size."""
+        is_equal = tuple(image_size) == tuple(model_size)
+        return self if is_equal else dataclasses.replace(self, cut_off=(0, 0))
 
     def length_before_crop(self, length):
-        """Return the length, rounded down, of which a center crop keeps `length` pixels."""
-        # The share 224 / 257 of 257 may be a little less than 224.
+        """Return the length to resize to, rounded down, so that the crop has `length` pixels."""
+        # Floating-point errors must not count: 224 / (224 / 257) may be a little less than 257.
         return int(length / self.crop_share + 1e-6)
 
     def differences(self, other, image_size):
-        """Describe how `other` resizes and crops images of this size differently.
+        """List how `other` differs in resizing and cropping images to this size.
 
         Example:
         >>> from keras_vit.core.image_spec import ImageSpec
@@ -104,7 +105,7 @@ class ImageSpec:
             del values["crop_share"], values["mean"], values["deviation"]
             values["size before the crop"] = [*map(spec.length_before_crop, image_size)]
             if not spec.keeps_aspect_ratio:
-                # All images have one size before the crop: does rounding move that crop?
+                # All images have the same size before the crop, so rounding may not matter.
                 sizes = zip(values["size before the crop"], image_size, strict=True)
                 halves = [(before - length) / 2 for before, length in sizes]
                 values["rounds_offset"] &= any(round(half) != int(half) for half in halves)
@@ -114,5 +115,5 @@ class ImageSpec:
         return [f"{n}={own[n]!r} becomes {other[n]!r}" for n in own if own[n] != other[n]]
 
 
-# As in the ViT paper.
+# The default: images are resized as in the ViT paper, and not cropped.
 WHOLE_IMAGE = ImageSpec()

@@ -6,19 +6,19 @@ import pathlib
 import resource
 import sys
 
-# Limit of a container, in bytes or `max` (cgroup v2).
+# File with the memory limit of a container: a number of bytes, or `max` for no limit (cgroup v2).
 _MEMORY_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
 
 
 def num_cores():
-    """Return the number of cores that this process may use, which cluster schedulers limit."""
+    """Return the number of cores that this process may use; a cluster scheduler may limit it."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def available_memory():
-    """Return the memory of the machine or, if it is less, of the container, in bytes."""
+    """Return the bytes of memory of the machine, or the limit of the container if it is lower."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = _MEMORY_LIMIT.read_text().strip() if _MEMORY_LIMIT.exists() else ""
     return min(memory, int(limit)) if limit.isdigit() else memory
@@ -27,9 +27,9 @@ def available_memory():
 def peak_memory():
     """Return the greatest memory that this process has used so far, in bytes.
 
-    On Linux, a program that was started by another one also counts the memory of the other.
+    On Linux, a program starts with the peak memory of the process that started it.
     """
-    # macOS counts in bytes.
+    # `ru_maxrss` is in bytes on macOS, and in KiB on Linux.
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -42,7 +42,7 @@ def is_out_of_memory(error):
 
 @contextlib.contextmanager
 def without_stderr():
-    """Silence the standard error inside a `with`, also for messages of C++ libraries."""
+    """Silence standard error inside a `with`, including messages of C++ libraries."""
     # TensorFlow reads this when it is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()

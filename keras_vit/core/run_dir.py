@@ -1,4 +1,4 @@
-"""`RunDir`: a directory of one job, which refuses other settings and other processes."""
+"""`RunDir`: the directory of one job, which is locked and records the settings of the job."""
 
 import contextlib
 import hashlib
@@ -9,25 +9,24 @@ import time
 
 from keras_vit.core.files import LOCK_FILE, PARTIAL, exclusive_lock, write_text
 
-# A partial file that was not written to for so many seconds is abandoned.
+# If processes share a directory, a partial file without a write for so many seconds is deleted.
 _ABANDONED = 600
 
 
 class RunDir:
-    """A directory that belongs to one job, whose settings are in a file.
+    """A directory of one job, with a file that records the settings of the job.
 
     Args:
-        path: path of a new or empty directory; or of the job to resume.
+        path: path of a new or empty directory, or of the directory of the job to resume.
         settings: dictionary that JSON can store.
-        resume: whether to resume the job in the directory; if there is none, it begins.
-        file: name of the file of the settings.
-        may_differ: names of settings that may differ when the job is resumed, such as the place
-            of files.
-        scratch: names of files and directories that do not count as results: a new job that fails
-            with no others in the directory is deleted with them.
+        resume: whether to resume the job in the directory; if there is no job, a new one begins.
+        file: name of the file that records the settings.
+        may_differ: names of settings that may differ when the job is resumed, such as paths.
+        scratch: names of files and directories that are not results. If a new job fails and the
+            directory has no other files, all files are deleted.
 
     Attributes:
-        before: dictionary of the settings that a job is resumed with; empty for a new one.
+        recorded: dictionary of the settings that were read from the file; empty for a new job.
 
     Example:
     >>> from keras_vit.core.run_dir import RunDir
@@ -48,42 +47,42 @@ class RunDir:
         self.file = file
         self.may_differ = may_differ
         self.scratch = scratch
-        self.before = {}
+        self.recorded = {}
 
     @contextlib.contextmanager
     def open(self, shared=False):
         """Begin or resume the job in a `with`.
 
         Args:
-            shared: whether other processes may do other parts of the job at the same time. Then the
-                lock is held only at the beginning, and a process that fails removes nothing.
+            shared: whether several processes may do parts of the job at the same time. The lock is
+                then released after the check of the settings, and an error deletes no files.
 
         Raises:
-            ValueError: if the directory holds something else or other settings, or another process
-                works in it.
-            OSError: if it cannot be written.
+            ValueError: if the directory contains something else or a job with other settings, or
+                another process uses the directory.
+            OSError: if the directory cannot be written.
         """
         is_new = not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             with contextlib.ExitStack() as lock:
                 if shared:
-                    # Raise the error before waiting for a job that does not share the directory.
+                    # Without this check, the process could wait for a job that it cannot join.
                     self.check()
                 try:
                     lock.enter_context(exclusive_lock(self.path, wait=shared))
                 except TimeoutError as error:
                     raise ValueError(
                         "Only one process may work in a directory. "
-                        f"Received: {str(self.path)!r}, where another one does"
+                        f"Received: {str(self.path)!r}, in which another process works"
                     ) from error
-                is_begun = self._begin(shared)
+                is_new_job = self._begin(shared)
                 if shared:
                     lock.close()
                 try:
                     yield self
                 except BaseException:
-                    if is_begun and not shared and {*self.contents()} <= {*self.scratch}:
+                    if is_new_job and not shared and {*self.contents()} <= {*self.scratch}:
                         self._remove()
                     raise
         except BaseException:
@@ -93,19 +92,19 @@ class RunDir:
             raise
 
     def add(self, settings):
-        """Compare further settings with those of a job that is resumed, and record all."""
+        """Compare further settings with the recorded settings, and record all of them."""
         file = self.path / self.file
         if file.is_file():
-            # Another process of the job may have added some.
-            self.before = json.loads(file.read_text(encoding="utf-8"))
+            # Another process may have recorded further settings.
+            self.recorded = json.loads(file.read_text(encoding="utf-8"))
         self._compare(settings)
-        self.write(self.file, json.dumps({**self.before, **self.settings}, indent=2) + "\n")
+        self.write(self.file, json.dumps({**self.recorded, **self.settings}, indent=2) + "\n")
 
     def _compare(self, settings):
         self.settings = json.loads(json.dumps({**self.settings, **settings}))
         changed = [
             f"{name}={new!r} instead of {old!r}"
-            for name, old, new in _changes(self.before, self.settings)
+            for name, old, new in _changes(self.recorded, self.settings)
             if name not in self.may_differ
         ]
         if changed:
@@ -116,14 +115,14 @@ class RunDir:
 
     @property
     def identity(self):
-        """A digest of the settings so far, without those that may differ."""
+        """A digest of all settings added so far, except those in `may_differ`."""
         compared = {
             n: value for n, value in _flat(self.settings).items() if n not in self.may_differ
         }
         return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()[:16]
 
     def contents(self):
-        """Return the names of the files and directories besides the settings, sorted."""
+        """Return the sorted names of all files and directories except settings and lock."""
         names = (path.name for path in self.path.glob("*") if PARTIAL not in path.name)
         return sorted({*names} - {self.file, LOCK_FILE})
 
@@ -133,30 +132,31 @@ class RunDir:
         return self.path / name
 
     def check(self):
-        """Return whether the directory holds the job; `False` if it is new or empty.
+        """Return whether there is a job to resume; `False` if the directory is new or empty.
 
         Raises:
-            ValueError: if it holds something else.
+            ValueError: if the directory holds something else, or a job and `resume` is false.
         """
-        holds_job, parts = (self.path / self.file).is_file(), self.contents()
-        if (holds_job or parts) and not (holds_job and self.resume):
-            found = "a job, which `resume` continues" if holds_job else ", ".join(parts[:3])
+        holds_job, names = (self.path / self.file).is_file(), self.contents()
+        if (holds_job or names) and not (holds_job and self.resume):
+            found = "a job, which `resume` continues" if holds_job else ", ".join(names[:3])
             raise ValueError(
-                "`workdir` must be a new or empty directory, or that of the job to be resumed. "
+                "`workdir` must be a new or empty directory, or that of the job to resume. "
                 f"Received: workdir={str(self.path)!r}, which holds {found}"
             )
         return holds_job
 
     def _begin(self, shared):
-        """Check the directory and the settings; return whether the job is a new one."""
+        """Check the directory and the settings; return whether the job is new."""
         file, holds_job = self.path / self.file, self.check()
-        # Left by a killed process.
+        # Delete the partial files of killed processes.
         for partial in self.path.glob(f".*{PARTIAL}*"):
             if not shared or time.time() - partial.stat().st_mtime > _ABANDONED:
                 partial.unlink()
         if holds_job:
-            # `add` records them after all are compared, so that a wrong path is not recorded.
-            self.before = json.loads(file.read_text(encoding="utf-8"))
+            # The settings are only compared. `add` records them when all have been compared, so
+            # that a wrong path is not recorded.
+            self.recorded = json.loads(file.read_text(encoding="utf-8"))
             self._compare({})
         else:
             self.add({})

@@ -1,4 +1,4 @@
-"""Names of classes, and ids and numbers as text that is safe to print."""
+"""Class names, and text that is safe to print."""
 
 import collections
 import functools
@@ -8,7 +8,7 @@ import unicodedata
 
 
 def printable(text):
-    r"""Escape control characters, which would change the terminal.
+    r"""Escape control characters, which could change the state of the terminal.
 
     Args:
         text: string of unknown origin.
@@ -27,7 +27,7 @@ def printable(text):
 
 
 def name_some(ids, count=3):
-    """Return the first of some ids as printable text, with dots if there are more.
+    """Return the first `count` ids as printable text, with dots if there are more.
 
     Example:
     >>> from keras_vit.core.text import name_some
@@ -38,9 +38,9 @@ def name_some(ids, count=3):
 
 
 def mean_and_deviation(values, decimals):
-    """Return the mean of some values and their standard deviation (n - 1) as a string.
+    """Return the mean and the sample standard deviation (n - 1) of values as a string.
 
-    One value has no deviation.
+    For a single value, the string is only the mean.
 
     Example:
     >>> from keras_vit.core.text import mean_and_deviation
@@ -53,18 +53,18 @@ def mean_and_deviation(values, decimals):
 
 
 def check_class_names(names, what="`class_names`", num_classes=None):
-    """Return class names as a tuple, checked to be valid and different.
+    """Return class names as a tuple, or raise an error if they are not valid and unique.
 
     Args:
-        names: list, tuple or array of strings; dictionaries and sets are refused, as their order
-            may differ from that of the classes.
+        names: list, tuple or array of strings. Dictionaries and sets are refused, because their
+            order may not be the order of the classes.
         what: description of the names for the error message.
         num_classes: required number of names; `None` for at least 2.
 
     Raises:
         ValueError: if the number of names is wrong; a name is not a string, is empty, has several
-            lines or cannot be encoded in UTF-8, in which runs and exports are recorded; or two
-            names differ only by case or spaces.
+            lines or cannot be encoded in UTF-8, the encoding of our files; or two names differ only
+            by case or spaces.
 
     Example:
     >>> from keras_vit.core.text import check_class_names
@@ -98,13 +98,13 @@ def check_class_names(names, what="`class_names`", num_classes=None):
     return tuple(names)
 
 
-# `label_files/README.md` names the sources of the lists and what they were compared with.
+# Label files by number of classes. `label_files/README.md` describes their sources and checks.
 LABEL_FILES = {1000: "imagenet2012.txt", 21843: "imagenet21k.txt"}
 
 
 @functools.cache
 def read_labels(num_classes):
-    """Return the pairs `(synset, name)` of 1000 or 21843 classes, in the order of the outputs."""
+    """Return `(synset, name)` of ImageNet's 1000 or 21843 classes, in the order of the outputs."""
     folder = importlib.resources.files("keras_vit.core") / "label_files"
     lines = (folder / LABEL_FILES[num_classes]).read_text(encoding="utf-8").splitlines()
     return tuple(tuple(line.split()) for line in lines)
@@ -112,9 +112,9 @@ def read_labels(num_classes):
 
 @functools.cache
 def imagenet_class_names(num_classes):
-    """Return unique names of 1000 or 21843 classes.
+    """Return unique names of ImageNet's 1000 or 21843 classes.
 
-    If two classes have the same name, such as the two cranes, the synset follows the name.
+    A name that several classes have, such as "crane", is followed by the synset.
 
     Args:
         num_classes: 1000 for ImageNet-2012, 21843 for ImageNet-21k.
@@ -134,7 +134,7 @@ def imagenet_class_names(num_classes):
 
 
 def as_words(names):
-    """Return ImageNet's class names for a list of all its synsets, and other names unchanged."""
+    """Return ImageNet's class names if `names` are all its synsets; else return `names`."""
     if len(names) not in LABEL_FILES:
         return list(names)
     synsets = [synset for synset, _ in read_labels(len(names))]

@@ -12,45 +12,47 @@ from keras_vit.layers.layer import Dropout, Layer, as_rows
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 from keras_vit.layers.positions import apply_rotary, num_offsets, relative_bias, rotary_tables
 
-# The backend's fused operation where it is faster, or always products with the matrix of scores.
+# `"fused"` is the backend's fused attention where that is faster, and otherwise the same as
+# `"explicit"`: products with the matrix of scores.
 ATTENTION_PATHS = ("fused", "explicit")
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MultiHeadAttention(Layer):
-    """Multi-head dot-product attention from one token sequence to another of the same width.
+    """Multi-head dot-product attention between two token sequences of the same width.
 
     Inputs: query `(batch, queries, width)` and tokens `(batch, keys, width)`.
-    Output: `(batch, queries, width)`, with `return_attention_scores=True` also the scores
-    `(batch, heads, queries, keys)` in float32.
+    Output: `(batch, queries, width)`. With `return_attention_scores=True`, the layer also returns
+    the scores `(batch, heads, queries, keys)` in float32.
 
-    Without dropout and without scores the backend's fused attention runs where it is faster than
-    products with the scores: with JAX and torch on accelerators, and with torch on CPUs except in
-    bfloat16. In half precision, training with JAX on several GPUs uses it for an even number of
-    tokens only; on one GPU, tokens are padded.
-    The softmax is computed in float32 under every dtype policy; Keras's own layer computes it in
-    half precision outside the fused path.
+    If no dropout is applied and no scores are returned, the backend's fused attention is used where
+    it is faster than products with the scores: with JAX and torch on accelerators, and with torch
+    on CPUs except in bfloat16. Training with JAX in half precision needs an even number of tokens
+    for fused attention. On one GPU, an odd number is padded; on several GPUs, it is not fused.
+    The softmax is computed in float32 under every dtype policy. The unfused attention of
+    `keras.layers.MultiHeadAttention` computes it in half precision.
 
     Args:
-        num_heads: number of heads; divides the width.
+        num_heads: number of heads, a divisor of the width.
         dropout: rate at which single attention weights are dropped.
         qkv_bias: whether query, key and value projections have biases.
-        qk_norm: whether queries and keys are normalized over each head's width.
-        epsilon: epsilon of these norms.
+        qk_norm: whether LayerNorms over each head's width normalize queries and keys.
+        epsilon: epsilon of the LayerNorms.
         attention_path: `"fused"`, or `"explicit"` to always multiply by the matrix of scores.
-        key_bias: whether the key projection has a bias; `None` for `qkv_bias`.
-        rotary_grid_size: `(rows, columns)` of the patches, the last of the tokens, whose queries
-            and keys are rotated by their place (rotary position embedding); `None` for no rotation.
-        relative_grid_size: `(rows, columns)` of the patches, the last of the tokens, whose logits
-            get a bias by their offset (relative position embedding); `None` for no bias.
+        key_bias: whether the key projection has a bias; `None` for the value of `qkv_bias`.
+        rotary_grid_size: `(rows, columns)` of the patches, which must be the last tokens, if their
+            queries and keys are rotated by their position (rotary position embedding); or `None`.
+        relative_grid_size: `(rows, columns)` of the patches, which must be the last tokens, if the
+            offset of two patches adds a bias to their logit (relative position embedding); or
+            `None`.
         lora: see `TransformerBlock`.
 
     Call arguments:
         query: the tokens that attend.
         tokens: the tokens that are attended to.
         training: whether to apply dropout.
-        return_attention_scores: whether to return the scores too.
-        seed: seed of the dropout, from `Dropout.draw`; `None` to draw one.
+        return_attention_scores: whether to return the scores as well as the output.
+        seed: seed of the dropout, from `Dropout.draw`; `None` to draw a seed in the call.
 
     Raises:
         ValueError: if the heads do not divide the width, `dropout` is not a rate,
@@ -60,9 +62,9 @@ class MultiHeadAttention(Layer):
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929). Kernels are initialized as matrices
         `(width, width)`, as in Flax's `MultiHeadDotProductAttention`.
-        Relative position embeddings: appendix D.4. The paper does not say whether heads share them;
-        they do here, as in Shaw et al. (arXiv 1803.02155) and in the `AxialResNet` of scenic. It
-        does not define the offset of a class token either: here the class token gets no bias.
+        Relative position embeddings: appendix D.4. The paper does not say whether heads share the
+        embeddings. In this layer they do, as in Shaw et al. (arXiv 1803.02155) and in scenic's
+        `AxialResNet`. The paper does not define the offset of a class token: it gets no bias.
 
     Example:
     >>> tokens = np.ones((2, 5, 8), "float32")
@@ -129,7 +131,7 @@ class MultiHeadAttention(Layer):
             self.relative_embedding = self.add_weight(
                 name="relative_embedding",
                 shape=(offsets, head_dim),
-                # As in `AddPositionEmbedding`.
+                # The initializer of `AddPositionEmbedding`.
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
 
@@ -160,7 +162,7 @@ class MultiHeadAttention(Layer):
         return (output, scores) if return_attention_scores else output
 
     def _by_head(self, rows, num_tokens):
-        """Return rows as `(batch, tokens, heads, head_dim)`."""
+        """Return a matrix with one row per token as `(batch, tokens, heads, head_dim)`."""
         head_dim = rows.shape[-1] // self.num_heads
         return ops.reshape(rows, (-1, num_tokens, self.num_heads, head_dim))
 
@@ -182,14 +184,14 @@ class MultiHeadAttention(Layer):
 
 
 def fused_attention(query, key, value, bias=None, training=False):
-    """Return the values `(batch, queries, heads, head_dim)` that the queries attend to.
+    """Return the weighted means of the values for each query, `(batch, queries, heads, head_dim)`.
 
     `bias`, `(batch, heads, queries, keys)`, is added to the logits.
     """
     backend = keras.backend.backend()
     if backend == "jax" and training and needs_padding(query, key):
         if bias is None:
-            # There may be no cuDNN for this GPU, or for such heads.
+            # These errors mean that cuDNN does not support this GPU or this width of heads.
             with contextlib.suppress(RuntimeError, ValueError):
                 return padded_attention(query, key, value)
         return explicit_attention(query, key, value, bias)
@@ -197,7 +199,7 @@ def fused_attention(query, key, value, bias=None, training=False):
         return ops.dot_product_attention(query, key, value, bias)
     import torch
 
-    # Keras copies the three into other layouts first, which torch does not need.
+    # Called directly, because Keras would first copy query, key and value to another layout.
     by_head = (torch.transpose(part, 1, 2) for part in (query, key, value))
     heads = torch.nn.functional.scaled_dot_product_attention(*by_head, attn_mask=bias)
     return torch.transpose(heads, 1, 2)
@@ -206,7 +208,7 @@ def fused_attention(query, key, value, bias=None, training=False):
 def padded_attention(query, key, value, implementation="cudnn"):
     """Compute `fused_attention` on JAX, with tokens padded to an even number.
 
-    Source: `jax.nn.dot_product_attention`, whose gradients with lengths JAX's own tests check.
+    JAX's own tests check the gradients of `jax.nn.dot_product_attention` with sequence lengths.
     """
     import jax
 
@@ -230,18 +232,18 @@ def explicit_attention(query, key, value, bias=None):
     backend, dtype = keras.backend.backend(), keras.backend.standardize_dtype(query.dtype)
     query, key, value = (ops.swapaxes(part, 1, 2) for part in (query, key, value))
     if backend == "torch":
-        # Products of views take 1.5 times as long on torch.
+        # On torch, products of transposed views take 1.5 times as long.
         query, key, value = (part.contiguous() for part in (query, key, value))
     logits = ops.matmul(query / math.sqrt(query.shape[-1]), ops.swapaxes(key, -1, -2))
     logits = logits if bias is None else logits + bias
     if backend == "jax" and dtype == "float32":
-        # The sums divide the heads instead of the scores, as in FlashAttention (arXiv 2205.14135).
-        # That saves XLA one pass over the scores.
+        # Divide the outputs by the sums, not the scores, as in FlashAttention (arXiv 2205.14135).
+        # This saves XLA one pass over the scores.
         highest = ops.stop_gradient(ops.max(logits, axis=-1, keepdims=True))
         weights = ops.exp(logits - highest)
         heads = ops.matmul(weights, value) / ops.sum(weights, axis=-1, keepdims=True)
     elif backend == "torch":
-        # Torch's softmax computes in float32 without a float32 copy of the scores.
+        # Torch's softmax computes in float32 internally, without a float32 copy of the scores.
         heads = ops.matmul(ops.softmax(logits), value)
     else:
         weights = ops.softmax(ops.cast(logits, "float32"))
@@ -250,10 +252,11 @@ def explicit_attention(query, key, value, bias=None):
 
 
 def needs_padding(query, key):
-    """Whether JAX has gradients of its fused attention for an even number of tokens only.
+    """Whether JAX can only compute gradients of fused attention if the tokens are padded.
 
-    cuDNN's attention has this limit in half precision on GPUs: JAX 0.11 takes a placeholder for a
-    bias. Keras then logs a traceback for each block, and XLA computes the attention.
+    In half precision on GPUs, cuDNN's attention fails for odd numbers of tokens, since JAX 0.11
+    mistakes a placeholder for a bias. Without padding, Keras logs a traceback for each block, and
+    XLA computes the attention.
     """
     is_odd = query.shape[1] % 2 == 1 or key.shape[1] % 2 == 1
     is_half = keras.backend.standardize_dtype(query.dtype) != "float32"
@@ -261,7 +264,7 @@ def needs_padding(query, key):
 
 
 def has_fused_attention(query, key, training=False, bias=None):
-    """Whether the backend has a fused attention, fast enough to use, for such queries and keys."""
+    """Whether the backend has a fused attention that is faster than products with the scores."""
     backend, dtype = keras.backend.backend(), keras.backend.standardize_dtype(query.dtype)
     if backend == "torch" and dtype == "bfloat16":
         # On CPUs, torch's fused attention takes twice as long as the products with the scores.
@@ -269,11 +272,12 @@ def has_fused_attention(query, key, training=False, bias=None):
     if backend == "jax":
         devices = keras.distribution.list_devices()
         if training and needs_padding(query, key):
-            # Padded, it takes 0.35 of the time that products with the scores take, forward and
-            # backward (197 tokens, 12 heads of 64, H200); a training step of ViT-B/16 takes 0.8
-            # (H100). Several GPUs were not tried.
+            # Padded fused attention takes 0.35 of the time of products with the scores, forward and
+            # backward (197 tokens, 12 heads of width 64, H200). With it, a training step of
+            # ViT-B/16 takes 0.8 of the time (H100). It was not tried on several GPUs.
             return bias is None and len(devices) == 1
-        # On CPUs, JAX's takes longer than the products with the scores, and refuses float16.
+        # On CPUs, JAX's fused attention takes longer than products, and refuses float16.
         return not devices[0].startswith("cpu")
-    # TensorFlow has none: Keras composes products, and scales the scores instead of the query.
+    # TensorFlow has no fused attention. Keras's function would compute products, and scale the
+    # scores instead of the smaller query.
     return backend != "tensorflow"

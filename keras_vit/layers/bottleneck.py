@@ -1,9 +1,10 @@
-"""Layers of the two kinds of ResNets: BiT, and the one inside the hybrids.
+"""Layers of two kinds of ResNets: BiT, and the ResNet inside the hybrids.
 
-They differ in the place of the ReLU, the padding of strides and the use of epsilon.
+The two differ in the order of convolutions and ReLUs, in the padding of convolutions with strides,
+and in what epsilon is added to.
 
-On torch, images keep their channels last in memory. Keras copies them twice for each convolution,
-and once for a pooling, which then takes ten times as long.
+On torch, these layers keep the channels of images last in memory. Keras's own layers would copy the
+images twice for each convolution, and once for a pooling, which then takes ten times as long.
 """
 
 import dataclasses
@@ -13,11 +14,11 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_choice
-from keras_vit.layers.layer import KeepsSublayers, Layer
+from keras_vit.layers.layer import Layer, RecordsFrozenOrQuantized
 from keras_vit.layers.normalization import GroupNorm
 
 NUM_GROUPS = 32
-# Arguments of Keras's Conv2D that both families share.
+# Arguments of Keras's Conv2D that are the same in both kinds of ResNets.
 FIXED = {
     "padding": "same",
     "use_bias": False,
@@ -28,7 +29,7 @@ FIXED = {
 
 @dataclasses.dataclass(frozen=True)
 class Convention:
-    """Conventions of all layers of a family of ResNets.
+    """Settings of the layers in one kind of ResNet.
 
     Args:
         epsilon_in: see `StandardizedConv2D`.
@@ -43,28 +44,30 @@ class Convention:
     symmetric_padding: bool
 
 
-# `vit_jax/models_resnet.py`; GroupNorm's epsilon is Flax's default.
+# From `vit_jax/models_resnet.py`. The epsilon of GroupNorm is Flax's default.
 HYBRID = Convention("deviation", 1e-5, 1e-6, symmetric_padding=False)
-# `bit_jax/models.py` of google-research/big_transfer.
+# From `bit_jax/models.py` of google-research/big_transfer.
 BIT = Convention("variance", 1e-10, 1e-5, symmetric_padding=True)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class StandardizedConv2D(KeepsSublayers, keras.layers.Conv2D):
+class StandardizedConv2D(RecordsFrozenOrQuantized, keras.layers.Conv2D):
     """Convolution without bias whose kernel has mean 0 and variance 1 in each output channel.
 
-    Input: `(batch, height, width, channels)`. Output: `(batch, height, width, filters)`, height and
-    width divided by the strides. The kernel is standardized in float32 under any dtype policy.
+    Input: `(batch, height, width, channels)`. Output: `(batch, height, width, filters)`, with the
+    height and the width divided by the strides. The kernel is standardized in float32 under any
+    dtype policy.
 
     Args:
         filters: output channels.
         kernel_size: int or `(height, width)`, in pixels.
         strides: int or `(height, width)`, in pixels.
-        symmetric_padding: whether strides above 1 pad equally on both sides; TensorFlow's `"same"`
-            padding adds more zeros on the right and at the bottom.
-        epsilon: added to the kernel's standard deviation or variance.
-        epsilon_in: `"deviation"` or `"variance"`.
-        folded: whether the variable `kernel` is already standardized, as in a model for inference.
+        symmetric_padding: whether convolutions with strides above 1 pad both sides equally.
+            TensorFlow's `"same"` padding may add more zeros on the right and at the bottom.
+        epsilon: number that is added before the kernel is divided by its standard deviation.
+        epsilon_in: what `epsilon` is added to, `"deviation"` or `"variance"`.
+        folded: whether the variable `kernel` is already standardized, as in a model from
+            `keras_vit.for_inference`.
 
     Raises:
         ValueError: if `epsilon_in` is unknown, `padding` is not `"same"`, `use_bias` not `False`,
@@ -101,15 +104,15 @@ class StandardizedConv2D(KeepsSublayers, keras.layers.Conv2D):
         self.folded = folded
 
     def add_weight(self, *args, **kwargs):
-        # Mixed precision would round the kernel before its statistics are taken.
+        # With autocast, mixed precision would round the kernel before it is standardized.
         return super().add_weight(*args, **{**kwargs, "autocast": False})
 
     def standardize(self, kernel):
-        """Return the kernel with mean 0 and variance 1 per output channel, at least in float32."""
+        """Return the kernel, at least in float32, with mean 0 and variance 1 per output channel."""
         kernel = ops.convert_to_tensor(kernel)
         if keras.backend.backend() == "torch":
             return self._standardize_rows(kernel_rows(kernel)).t().reshape(kernel.shape)
-        # The policy "float16" stores the kernel in half precision.
+        # Under the policy "float16", the kernel is stored in half precision.
         kernel = ops.cast(kernel, keras.backend.result_type(kernel.dtype, "float32"))
         kernel = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
         variance = ops.mean(ops.square(kernel), axis=(0, 1, 2), keepdims=True)
@@ -119,7 +122,7 @@ class StandardizedConv2D(KeepsSublayers, keras.layers.Conv2D):
 
     def convolution_op(self, inputs, kernel):
         if inputs.shape[-1] is None:
-            # Otherwise TensorFlow would read six channels as two groups of three.
+            # Set the number, or TensorFlow would accept six channels as two groups of three.
             channels = self.input_spec.axes[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:3], channels))
         if keras.backend.backend() == "torch":
@@ -147,14 +150,14 @@ class StandardizedConv2D(KeepsSublayers, keras.layers.Conv2D):
             padding = [same_padding(*size) for size in sizes]
         zeros = [0, 0]
         if all(before == after for before, after in padding):
-            # The convolution pads both sides alike without a copy.
+            # The convolution itself can pad both sides equally, without a copy of the images.
             zeros, padding = [before for before, _ in padding], [(0, 0), (0, 0)]
         images = pad_torch(inputs, padding)
         outputs = torch.nn.functional.conv2d(images, weight, stride=self.strides, padding=zeros)
         return torch.permute(outputs, (0, 2, 3, 1))
 
     def _standardize_rows(self, rows):
-        """Return what `standardize` does, for a tensor `(filters, height * width * channels)`."""
+        """Standardize the rows of `(filters, height * width * channels)` as `standardize` does."""
         import torch
 
         if rows.dtype.itemsize < 4:
@@ -172,7 +175,7 @@ class StandardizedConv2D(KeepsSublayers, keras.layers.Conv2D):
 class MaxPool(keras.layers.MaxPooling2D):
     """Keras's MaxPooling2D of images with channels last.
 
-    Input: `(batch, height, width, channels)`. Output: the same with a smaller height and width.
+    Input: `(batch, height, width, channels)`. Output: maps with a smaller height and width.
 
     Example:
     >>> from keras_vit.layers.bottleneck import MaxPool
@@ -195,21 +198,21 @@ class MaxPool(keras.layers.MaxPooling2D):
 
 
 def same_padding(length, size, stride):
-    """Return the padding "same" of one axis, `(before, after)`."""
+    """Return the zeros `(before, after)` that "same" padding adds to one axis."""
     total = max((-(-length // stride) - 1) * stride + size - length, 0)
     return total // 2, total - total // 2
 
 
 def kernel_rows(kernel):
-    """Return a kernel of torch as a matrix in memory with one row per output channel.
+    """Return a torch kernel as a contiguous matrix with one row per output channel.
 
-    In this layout torch convolves and standardizes fastest.
+    Torch convolves and standardizes fastest in this layout.
     """
     return kernel.reshape(-1, kernel.shape[-1]).t().contiguous()
 
 
 def pad_torch(images, padding, value=0.0):
-    """Return padded images with torch's order of axes, without changing their order in memory."""
+    """Return padded images `(batch, channels, height, width)`; in memory, channels stay last."""
     import torch
 
     (top, bottom), (left, right) = padding
@@ -220,7 +223,7 @@ def pad_torch(images, padding, value=0.0):
 
 
 def standardized_conv(convention, filters, kernel_size, strides, **options):
-    """Return a `StandardizedConv2D` with the conventions of a family."""
+    """Return a `StandardizedConv2D` with the settings of one kind of ResNet."""
     return StandardizedConv2D(
         filters,
         kernel_size,
@@ -233,12 +236,14 @@ def standardized_conv(convention, filters, kernel_size, strides, **options):
 
 
 def group_norm(convention, **options):
-    """Return a `GroupNorm` with a family's epsilon."""
+    """Return a `GroupNorm` with the epsilon of one kind of ResNet."""
     return GroupNorm(NUM_GROUPS, epsilon=convention.norm_epsilon, **options)
 
 
 class Bottleneck(Layer):
-    """Base of the two units: three convolutions, their norms, and a projection where needed.
+    """Base class of residual units: three convolutions, their norms, and a projected shortcut.
+
+    The shortcut is only projected if the unit changes the shape of its input.
 
     Args:
         filters: channels of the 3 x 3 convolution, a multiple of 32.
@@ -289,8 +294,8 @@ class Bottleneck(Layer):
 class BottleneckUnit(Bottleneck):
     """Residual unit of the hybrids' ResNet, which ends with a ReLU.
 
-    Input: `(batch, height, width, channels)`. Output: height and width divided by the stride,
-    and `4 * filters` channels.
+    Input: `(batch, height, width, channels)`. The output has the height and the width divided by
+    the stride, and `4 * filters` channels.
 
     Args:
         filters: channels of the 3 x 3 convolution, a multiple of 32.
@@ -307,7 +312,7 @@ class BottleneckUnit(Bottleneck):
     """
 
     convention = HYBRID
-    # The unit starts as its shortcut.
+    # With zeros, an untrained unit returns its shortcut.
     last_gamma = "zeros"
 
     def build(self, input_shape):
@@ -332,8 +337,8 @@ class BottleneckUnit(Bottleneck):
 class PreActivationBottleneckUnit(Bottleneck):
     """Residual unit of BiT, a ResNet-v2: norm and ReLU come before each convolution.
 
-    Input: `(batch, height, width, channels)`, channels a multiple of 32. Output: height and
-    width divided by the stride, and `4 * filters` channels.
+    Input: `(batch, height, width, channels)`, with a multiple of 32 channels. The output has the
+    height and the width divided by the stride, and `4 * filters` channels.
 
     Args:
         filters: channels of the 3 x 3 convolution, a multiple of 32.

@@ -1,4 +1,4 @@
-"""`Layer`, the base class of the layers, which records what is frozen or quantized; and `Dense`."""
+"""Base classes of the layers, which record what is frozen or quantized, and `Dense` with LoRA."""
 
 import gc
 
@@ -13,19 +13,19 @@ LORA_KERNELS = ("lora_kernel_a", "lora_kernel_b")
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Dense(keras.layers.Dense):
-    """Keras's Dense layer without activation, with LoRA whose matrices stay apart from the kernel.
+    """Keras's Dense layer without activation, with LoRA that keeps its matrices when it is saved.
 
-    Keras's own LoRA merges them when it saves the layer, after which they are zero and never learn
-    again. It rounds the sum of kernel and product in half precision, and computes the gradient of
-    the whole kernel.
+    Keras's own LoRA merges the matrices into the kernel when the layer is saved. After loading,
+    they are zero and never learn again. In half precision, Keras also rounds the sum of the kernel
+    and the product of the matrices; and it computes the gradient of the whole kernel.
 
     Input: `(rows, width)`. Output: `(rows, units)`.
 
     Args:
         units: width of the output.
-        **kwargs: as in `keras.layers.Dense`. With a `lora_rank` the kernel is frozen, and
-            `lora_alpha / lora_rank` times the product of `lora_kernel_a` and `lora_kernel_b` is
-            added to it.
+        **kwargs: as in `keras.layers.Dense`. With `lora_rank`, the kernel is frozen, and the layer
+            adds `lora_alpha / lora_rank` times the product of `lora_kernel_a` and `lora_kernel_b`
+            to the kernel.
 
     Reference:
         LoRA (arXiv 2106.09685).
@@ -38,7 +38,7 @@ class Dense(keras.layers.Dense):
     """
 
     def enable_lora(self, rank, a_initializer="he_uniform", b_initializer="zeros"):
-        """Add the two matrices; Keras calls this at the end of `build`, if there is a rank."""
+        """Add the two matrices; Keras calls this at the end of `build` if `lora_rank` is given."""
         shapes = (self.kernel.shape[0], rank), (rank, self.units)
         for name, *arguments in zip(
             LORA_KERNELS, shapes, (a_initializer, b_initializer), strict=True
@@ -47,17 +47,17 @@ class Dense(keras.layers.Dense):
         self.kernel.trainable = False
 
     def call(self, inputs, training=None):
-        return self._adapted(super().call(inputs, training=training), inputs)
+        return self._add_lora(super().call(inputs, training=training), inputs)
 
     def quantize(self, mode=None, type_check=True, **kwargs):
-        # Keras refuses subclasses, as their `call` may be another function of the kernel.
+        # Keras's type check refuses subclasses, whose `call` may be another function of the kernel.
         super().quantize(mode, type_check=False, **kwargs)
 
     def quantized_call(self, inputs, *args, **kwargs):
-        return self._adapted(super().quantized_call(inputs, *args, **kwargs), inputs)
+        return self._add_lora(super().quantized_call(inputs, *args, **kwargs), inputs)
 
-    def _adapted(self, outputs, inputs):
-        """Add the product with the matrices of LoRA, if there are any."""
+    def _add_lora(self, outputs, inputs):
+        """Add the product of the inputs and LoRA's matrices to the outputs, if there is LoRA."""
         if not self.lora_rank:
             return outputs
         a, b = (ops.cast(getattr(self, name), self.compute_dtype) for name in LORA_KERNELS)
@@ -76,19 +76,19 @@ class Dense(keras.layers.Dense):
 
 
 def as_rows(tokens):
-    """Return tokens `(batch, tokens, width)` as one matrix, a row per token.
+    """Return tokens `(batch, tokens, width)` as one matrix with one row per token.
 
-    TensorFlow fuses a product, its bias and a GELU if both factors are matrices.
+    TensorFlow fuses a product with its bias and a GELU only if both factors are matrices.
     """
     return ops.reshape(tokens, (-1, tokens.shape[-1]))
 
 
-class KeepsSublayers:
-    """Mixin for layers that save their arguments, and which sublayers are frozen or quantized.
+class RecordsFrozenOrQuantized:
+    """Mixin for layers: records constructor arguments, and what is frozen or quantized inside.
 
-    A `.keras` file stores `trainable` and the dtype policy of a model's layers, but not of their
-    sublayers and variables. If one of these differs from its layer, the build configuration of the
-    layer lists the frozen parts and the quantized kernels.
+    A `.keras` file stores `trainable` and the dtype policy of a model's layers, but not of the
+    sublayers and variables inside them. A layer with this mixin lists its quantized sublayers, and
+    its frozen sublayers and variables, in its build configuration.
     """
 
     def sublayer_options(self):
@@ -126,36 +126,36 @@ def _quantization_config(layer):
 
 
 def quantize_layer(layer, mode, config=None):
-    """Quantize the kernel of a built layer in a mode of Keras, unless it is quantized so."""
+    """Quantize the kernel of a built layer in a mode of Keras, unless it already has this mode."""
     if mode == layer.quantization_mode:
         return
     config = {"config": keras.saving.deserialize_keras_object(config)} if config else {}
-    # Keras collects all garbage of the process after each kernel, which may take a second.
+    # After each kernel, Keras collects garbage, which may take a second. It skips frozen objects.
     was_frozen = gc.get_freeze_count() > 0
     gc.freeze()
     layer.quantize(mode, **config)
     if not was_frozen:
         gc.unfreeze()
     if keras.backend.backend() == "torch":
-        # As `keras.Model.quantize` does: torch would keep the kernel of before.
+        # As in `keras.Model.quantize`. Otherwise torch would keep the float kernel.
         layer._track_variables()
 
 
-class Layer(KeepsSublayers, keras.layers.Layer):
-    """A Keras layer that saves the arguments of its constructor, and the state of its parts."""
+class Layer(RecordsFrozenOrQuantized, keras.layers.Layer):
+    """Base class of most layers of this package."""
 
-    # Rank and alpha of LoRA by the name of a dense layer.
+    # Dictionary from names of dense sublayers to `(rank, alpha)` of LoRA.
     lora = None
 
     def dense(self, name, units, **options):
-        """Return a dense sublayer, with LoRA if `lora` has its name."""
+        """Return a dense sublayer, with LoRA if `lora` contains the name."""
         rank, alpha = (self.lora or {}).get(name, (None, None))
         options |= {"lora_rank": rank, "lora_alpha": alpha, **self.sublayer_options()}
         return Dense(units, name=name, **options)
 
 
 class Dropout(keras.layers.Dropout):
-    """Keras's Dropout, which can also take a seed that was drawn before.
+    """Keras's Dropout, which can take a seed in the call.
 
     Call arguments:
         inputs: a tensor.
@@ -168,7 +168,7 @@ class Dropout(keras.layers.Dropout):
         return self.seed_generator.next() if self.rate > 0 else None
 
     def __call__(self, inputs, *args, **kwargs):
-        # On torch, which has no graph, a call of a Keras layer takes half a millisecond.
+        # A call that changes nothing is skipped: on torch it would take half a millisecond.
         return super().__call__(inputs, *args, **kwargs) if self.rate > 0 else inputs
 
     def call(self, inputs, training=False, seed=None):
@@ -178,11 +178,11 @@ class Dropout(keras.layers.Dropout):
 
 
 class DrawnSeed(keras.random.SeedGenerator):
-    """Generator that returns one seed: `keras.random` takes generators, but no tensors."""
+    """Generator that always returns a given seed, as `keras.random` does not accept tensors."""
 
     def __init__(self, seed):
-        # Keras's own constructor would create a variable in each call. On torch Keras reads
-        # `_initial_seed`, and ignores the seed if that is `None`.
+        # Keras's own constructor would create a variable in each call. On torch, Keras ignores the
+        # seed if `_initial_seed` is `None`.
         self.seed = self._initial_seed = seed
 
     def next(self, ordered=True):
@@ -191,14 +191,14 @@ class DrawnSeed(keras.random.SeedGenerator):
 
 
 def frozen_paths(layer):
-    """List the frozen parts of a layer.
+    """List the frozen sublayers and variables of a layer.
 
     Args:
         layer: a built layer.
 
     Returns:
-        A dictionary with two lists of paths relative to the layer: `"layers"`, its frozen
-        sublayers, and `"variables"`, its frozen variables.
+        A dictionary with two lists of paths relative to the layer: `"layers"`, the frozen
+        sublayers, and `"variables"`, the frozen variables.
 
     Example:
     >>> from keras_vit.layers.layer import frozen_paths
@@ -216,13 +216,13 @@ def frozen_paths(layer):
 
 
 def restore_frozen(layer, frozen):
-    """Freeze the listed parts of a layer, and unfreeze all others.
+    """Freeze the listed sublayers and variables of a layer, and unfreeze all others.
 
     Args:
         layer: a built layer.
         frozen: dictionary from `frozen_paths`.
     """
-    # A layer passes its flag on to all its parts, so parents come first.
+    # Setting `trainable` of a layer also sets it for all its sublayers, so parents come first.
     for path, part in _sublayers(layer).items():
         part.trainable = path not in frozen["layers"]
     for path, variable in variables_by_path(layer).items():
@@ -230,26 +230,27 @@ def restore_frozen(layer, frozen):
 
 
 def set_trainable(layer, trainable):
-    """Freeze a layer or a model with all its parts, or unfreeze all of them."""
+    """Set `trainable` of a layer or a model, and of all its sublayers and variables."""
     for child in children(layer):
         set_trainable(child, trainable)
-    # On TensorFlow, assigning the present value changes nothing, not even in the parts.
+    # On TensorFlow, assigning the value that a layer already has does not reach its variables.
+    # Assign the opposite first.
     layer.trainable = not trainable
     layer.trainable = trainable
 
 
 def children(layer):
-    """Return the layers that are attributes of a layer, or the layers of a model."""
+    """Return the direct sublayers of a layer, or the layers of a model."""
     if isinstance(layer, keras.Model):
         return layer.layers
-    # On torch a layer is a module, which keeps its sublayers apart from its attributes.
+    # On torch a layer is a module, which does not store its sublayers in `vars`.
     is_module = keras.backend.backend() == "torch"
     found = layer.children() if is_module else vars(layer).values()
     return [child for child in found if isinstance(child, keras.layers.Layer)]
 
 
 def all_layers(layer):
-    """Yield a layer, its sublayers and theirs."""
+    """Yield a layer and its sublayers at any depth."""
     yield layer
     for child in children(layer):
         yield from all_layers(child)
@@ -264,5 +265,5 @@ def _sublayers(layer, prefix=""):
 
 
 def variables_by_path(layer):
-    """Return the variables of a layer by their paths in it."""
+    """Return the variables of a layer, by their paths relative to the layer."""
     return {weight.path.removeprefix(f"{layer.path}/"): weight for weight in layer.weights}

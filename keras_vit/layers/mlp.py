@@ -1,4 +1,4 @@
-"""The feed-forward part of a Transformer block, and its activations."""
+"""The MLP of a Transformer block, and activation functions."""
 
 import functools
 from typing import Any
@@ -33,7 +33,7 @@ def quick_gelu(x):
 
 
 def as_activation(name):
-    """Return the activation function with a name."""
+    """Return the activation function with a name, of this module or of Keras."""
     own = {"gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu}
     return own[name] if isinstance(name, str) and name in own else keras.activations.get(name)
 
@@ -49,15 +49,15 @@ class MlpBlock(Layer):
         activation: `"gelu_tanh"` (the original's), `"gelu"` (erf; weights trained in PyTorch), or
             another name that `keras.activations.get` accepts.
         dropout: dropout rate after each of the two layers.
-        gated: whether the activation applies to another projection of the tokens, `gate`, which is
-            multiplied with the first layer's output; with `"silu"` this is SwiGLU. The two layers
-            are then named `up` and `down`; otherwise they are `dense_0` and `dense_1`.
+        gated: whether the first layer's output is multiplied with an activated projection of the
+            tokens, `gate`, instead of being activated itself; with `"silu"` this is SwiGLU. If
+            gated, the two layers are named `up` and `down`, otherwise `dense_0` and `dense_1`.
         lora: see `TransformerBlock`.
 
     Call arguments:
         tokens: the token sequence.
         training: whether to apply dropout.
-        seeds: pair of seeds of the dropout after each layer; `None` to draw them.
+        seeds: pair of dropout seeds, one for each layer; `None` to draw seeds in the call.
 
     Raises:
         ValueError: if `activation` is unknown, or `dropout` is not a rate.
@@ -105,14 +105,14 @@ class MlpBlock(Layer):
         self.dense_0.build((None, width))
         self.dense_1.build((None, self.mlp_dim))
 
-    # Keras 3.12 would look for shapes in a nested default such as `seeds=(None, None)`.
+    # The default of `seeds` is not `(None, None)`: Keras 3.12 looks for shapes in nested defaults.
     def call(self, tokens, training=None, seeds=None):
         first, second = (None, None) if seeds is None else seeds
         rows = as_rows(tokens)
         activate = fuse(self.activation_function) if training else self.activation_function
         hidden = self.dense_0(rows)
         gate = self.gate(rows) if self.gated else None
-        # TensorFlow fuses a GELU with a product only if its name comes after that of the product.
+        # TensorFlow fuses a GELU with a product only if the GELU's name sorts after the product's.
         with keras.name_scope("hidden"):
             hidden = activate(gate) * hidden if self.gated else activate(hidden)
         hidden = self.dropout_layer(hidden, training=training, seed=first)
@@ -124,14 +124,14 @@ class MlpBlock(Layer):
 
 
 def fuse(function):
-    """Compile a function of a tensor into one pass, and its gradient into another.
+    """Compile an elementwise function, so that it and its gradient take one pass each.
 
-    TensorFlow on CPUs fuses a GELU with the product before it, but not in training, which needs the
-    GELU's inputs. In training, a GELU and its gradient are about twenty passes over the hidden
-    layer, a tenth of a step's time. Compiled by XLA they are two. The other backends fuse them by
-    themselves.
+    Only TensorFlow needs this. On CPUs it fuses a GELU with the product before it, but not in
+    training, where the gradient needs the GELU's input. In training, a GELU and its gradient then
+    take about twenty passes over the hidden layer, a tenth of a step's time. Compiled by XLA, they
+    take two passes.
 
-    The result is computed in float32, and has the dtype of its input.
+    The result is computed in float32, and has the dtype of the input.
 
     Args:
         function: an elementwise function of `keras.ops`.
@@ -164,8 +164,9 @@ def _fuse_tensorflow(function):
         tf.function(part, jit_compile=True, autograph=False) for part in (in_float32, gradient)
     )
 
-    # TensorFlow never frees a custom gradient and the graph in which it is traced. Here that graph
-    # has only `x` and is shared by all models; otherwise it would be each model's training graph.
+    # TensorFlow never frees a custom gradient, nor the graph in which it is traced. With this
+    # `tf.function`, it is a small graph that all models share. Without the function, the training
+    # graph of every model would stay in memory.
     @functools.partial(tf.function, autograph=False)
     @tf.custom_gradient
     def fused(x):

@@ -1,29 +1,28 @@
-"""LayerNorm and GroupNorm with the originals' epsilons, and LayerScale."""
+"""LayerNorm and GroupNorm with the epsilons of the original models, and LayerScale."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_vit.layers.layer import KeepsSublayers, Layer
+from keras_vit.layers.layer import Layer, RecordsFrozenOrQuantized
 
 # Flax's default, used by vit_jax and big_vision; Keras's default is 1e-3.
 LAYER_NORM_EPSILON = 1e-6
 
 
 def layer_norm(dtype, name, epsilon=LAYER_NORM_EPSILON, trainable=True):
-    """Return Keras's LayerNormalization with the original's epsilon."""
+    """Return Keras's LayerNormalization, by default with the epsilon of the original models."""
     return keras.layers.LayerNormalization(
         epsilon=epsilon, trainable=trainable, dtype=dtype, name=name
     )
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class GroupNorm(KeepsSublayers, keras.layers.GroupNormalization):
+class GroupNorm(RecordsFrozenOrQuantized, keras.layers.GroupNormalization):
     """Keras's GroupNormalization over the last axis of images, with fewer passes over the images.
 
-    The mean of each channel is computed first, and the statistics of the groups from these means,
-    at least in float32.
+    The statistics of a group are computed from the means of its channels, at least in float32.
 
     Input and output: `(batch, height, width, channels)`.
 
@@ -38,20 +37,20 @@ class GroupNorm(KeepsSublayers, keras.layers.GroupNormalization):
     (1, 2, 3, 8)
     """
 
-    # Whether sums over images are computed as products of matrices on TensorFlow.
+    # Whether TensorFlow computes means over images by products of matrices.
     sums_by_matmul = True
 
     def call(self, inputs):
-        if keras.backend.backend() == "torch" and _has_fused_backward(inputs):
+        if keras.backend.backend() == "torch" and _can_call_torch(inputs):
             return self._call_torch(inputs)
         dtype = keras.backend.result_type(inputs.dtype, "float32")
         x = ops.cast(inputs, dtype)
-        mean = self._of_groups(self._channel_means(x))
-        variance = self._of_groups(self._channel_means(ops.square(x))) - ops.square(mean)
-        # Rounding may make it negative.
+        mean = self._group_means(self._channel_means(x))
+        variance = self._group_means(self._channel_means(ops.square(x))) - ops.square(mean)
+        # Rounding may make the variance negative.
         deviation = ops.sqrt(ops.maximum(variance, 0) + self.epsilon)
-        scale = self._of_channels(1 / deviation) * ops.cast(self.gamma, dtype)
-        shift = ops.cast(self.beta, dtype) - self._of_channels(mean) * scale
+        scale = self._repeat_per_channel(1 / deviation) * ops.cast(self.gamma, dtype)
+        shift = ops.cast(self.beta, dtype) - self._repeat_per_channel(mean) * scale
         outputs = x * scale[:, None, None] + shift[:, None, None]
         return ops.cast(outputs, self.compute_dtype)
 
@@ -61,36 +60,36 @@ class GroupNorm(KeepsSublayers, keras.layers.GroupNormalization):
         is_multiplied = self.sums_by_matmul and keras.backend.backend() == "tensorflow"
         if width is None or not is_multiplied:
             return ops.mean(images, axis=(1, 2))
-        # On CPUs TensorFlow multiplies matrices faster than it adds their rows. One product over
-        # all pixels would add them one by one, and lose digits.
+        # On CPUs TensorFlow multiplies matrices faster than it adds their rows. Each product sums
+        # one row of pixels; a product that sums all pixels of an image would lose digits.
         weights = ops.full((1, width), 1 / width, dtype=images.dtype)
         return ops.mean(ops.matmul(weights, images)[:, :, 0], axis=1)
 
-    def _of_groups(self, means):
-        """Return means over each group of `(batch, channels)` means, `(batch, groups)`."""
+    def _group_means(self, means):
+        """Return the mean of each group, `(batch, groups)`, from the means of the channels."""
         size = means.shape[-1] // self.groups
         return ops.mean(ops.reshape(means, (-1, self.groups, size)), axis=-1)
 
-    def _of_channels(self, values):
-        """Return the value of each channel's group, `(batch, channels)`."""
+    def _repeat_per_channel(self, values):
+        """Repeat the value of each group for every channel of the group, `(batch, channels)`."""
         return ops.repeat(values, self.gamma.shape[0] // self.groups, axis=-1)
 
     def _call_torch(self, inputs):
         import torch
 
-        of_channels_first = torch.permute(inputs, (0, 3, 1, 2))
+        channels_first = torch.permute(inputs, (0, 3, 1, 2))
         gamma, beta = (ops.convert_to_tensor(weight) for weight in (self.gamma, self.beta))
         outputs = torch.nn.functional.group_norm(
-            of_channels_first, self.groups, gamma, beta, self.epsilon
+            channels_first, self.groups, gamma, beta, self.epsilon
         )
         return torch.permute(outputs, (0, 2, 3, 1))
 
 
-def _has_fused_backward(inputs):
-    """Return whether torch's `group_norm` takes these inputs.
+def _can_call_torch(inputs):
+    """Whether torch's `group_norm` can take these inputs.
 
     On CPUs torch 2.13 crashes in the gradient of gamma and beta if the inputs have channels last
-    and need no gradient themselves.
+    and do not need a gradient.
     """
     import torch
 

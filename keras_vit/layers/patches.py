@@ -13,8 +13,8 @@ from keras_vit.layers.layer import Layer
 class PatchEmbedding(Layer):
     """Cuts an image into patches and projects each one linearly to a token.
 
-    Input: `(batch, height, width, channels)`, height and width multiples of the patch size, or
-    `None` for another size in each call.
+    Input: `(batch, height, width, channels)`. Height and width are multiples of the patch size, or
+    `None` if calls may have images of different sizes.
     Output: `(batch, num_patches, embedding_dim)`, patches row by row.
 
     Args:
@@ -24,12 +24,12 @@ class PatchEmbedding(Layer):
 
     Attributes:
         patch_size: `(height, width)` of a patch.
-        grid_size: `(rows, columns)` of the patches, set when the layer is built; `None` for images
-            of any size.
+        grid_size: `(rows, columns)` of the patches, set when the layer is built; `None` if the
+            images may have any size.
 
     Raises:
-        ValueError: if the patches do not tile the images; in a graph without sizes, the error is
-            one of the backend.
+        ValueError: if the patches do not tile the images. In a graph with unknown image sizes, the
+            backend raises an error of another type.
 
     Reference:
         Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929). The projection is a convolution
@@ -77,13 +77,15 @@ class PatchEmbedding(Layer):
         return ops.reshape(self.projection(images), (-1, rows * columns, self.embedding_dim))
 
     def _with_checked_size(self, images, height, width):
-        """Give the images of a graph their size; other sizes are errors when the graph runs.
+        """Return the images; when the graph runs, images of another size raise an error.
 
-        `model.predict` traces such a graph after images of two shapes. Reshaping tokens of images
-        of another size would give another number of images, or drop incomplete patches.
+        `model.predict` traces a graph with unknown sizes after it has seen images of two sizes.
+        Without the check, the tokens of images of another size would be reshaped to a different
+        number of images, or pixels of incomplete patches would be dropped.
         """
         shape = (ops.shape(images)[0], height, width)
-        # To be concatenated, both must have the same height and width; no channels are added.
+        # Concatenation fails for images of another size. The zeros have no channels, so that it
+        # does not change the images.
         no_channels = ops.zeros((*shape, 0), images.dtype)
         images = ops.concatenate([images, no_channels], axis=-1)
         return ops.reshape(images, (*shape, self.input_spec.axes[3]))
@@ -95,19 +97,19 @@ class PatchEmbedding(Layer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class CorruptPatches(Layer):
-    """Replaces some patch embeddings by a learnable `[mask]` embedding or by another patch's.
+    """Replaces some patch embeddings by a learnable `[mask]` or by the embedding of another patch.
 
     Input: tokens `(batch, patches, width)`, and integers `(batch, patches)`. The integer of a token
-    is the index of the patch whose embedding replaces it, its own index to keep it, or -1 for
-    `[mask]`. Output: `(batch, patches, width)`.
+    is the index of the patch whose embedding replaces the token, the token's own index to keep the
+    token, or -1 for `[mask]`. Output: `(batch, patches, width)`.
 
     Call arguments:
         tokens: the patch embeddings.
         corruption: the integers, as drawn by `keras_vit.data.mask_patches`.
 
     Reference:
-        Section B.1.2 of the ViT paper (arXiv 2010.11929). The paper gives no initial value; this is
-        BERT's (arXiv 1810.04805), normal with standard deviation 0.02.
+        Section B.1.2 of the ViT paper (arXiv 2010.11929). The paper does not say how `[mask]` is
+        initialized. As in BERT (arXiv 1810.04805), it is normal with standard deviation 0.02.
 
     Example:
     >>> tokens = np.array([[[1.0], [2.0], [3.0]]])
@@ -125,7 +127,7 @@ class CorruptPatches(Layer):
 
     def call(self, tokens, corruption):
         corruption = ops.cast(corruption, "int32")
-        # Image by image: indices into the whole batch would mix the batches of several devices.
+        # One image at a time: indices into the whole batch would mix images of several devices.
         taken = ops.vectorized_map(
             lambda image: ops.take(*image, axis=0), (tokens, ops.maximum(corruption, 0))
         )

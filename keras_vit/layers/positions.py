@@ -12,7 +12,10 @@ from keras_vit.layers.layer import Layer
 
 
 class PositionEmbedding(Layer):
-    """Base class of layers that add a table; with `patch_size`, it fits each image size."""
+    """Base class of layers that add position embeddings.
+
+    With `patch_size`, each call adds embeddings for the size of the images that are passed.
+    """
 
     def __init__(
         self,
@@ -29,8 +32,8 @@ class PositionEmbedding(Layer):
         is_unequal = math.prod(as_pair(self.grid_size, "grid_size")) != num_patches
         if images_shape is None if self.patch_size else is_unequal:
             raise ValueError(
-                "`grid_size` must be the rows and columns of the patches, and the call have images "
-                f"if there is a `patch_size`. Received: grid_size={self.grid_size}, "
+                "`grid_size` must be the rows and columns of the patches, and the layer be called "
+                f"with images if it has a `patch_size`. Received: grid_size={self.grid_size}, "
                 f"{num_patches} patches, patch_size={self.patch_size}, images of {images_shape}"
             )
 
@@ -46,9 +49,9 @@ class PositionEmbedding(Layer):
 class AddPositionEmbedding(PositionEmbedding):
     """Adds a learnable position embedding to each token.
 
-    Input and output: `(batch, tokens, width)`. Every position has an embedding, the class token's
-    included; `keras_vit.resize` interpolates them for another image size. With `grid_size` and
-    `patch_size`, the layer interpolates in each call.
+    Input and output: `(batch, tokens, width)`. Every token has an embedding, including the class
+    token. `keras_vit.resize` interpolates the embeddings for another image size. With `grid_size`
+    and `patch_size`, the layer interpolates them in each call.
 
     Args:
         grid_size: `(rows, columns)` of the patches of the stored embeddings.
@@ -56,11 +59,11 @@ class AddPositionEmbedding(PositionEmbedding):
         num_prefix_tokens: number of tokens before the patches.
 
     Call arguments:
-        tokens: the tokens, the patches last, row by row.
-        images: the images, whose size determines the grid; only with `patch_size`.
+        tokens: the tokens. The patches come last, row by row.
+        images: the images, whose size determines the grid. They are only used with `patch_size`.
 
     Raises:
-        ValueError: if an argument is out of range, or does not fit the call.
+        ValueError: if an argument is out of range, or does not fit the tokens or the images.
 
     Reference:
         Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929); initially normal with
@@ -93,7 +96,7 @@ class AddPositionEmbedding(PositionEmbedding):
         )
 
     def table_of(self, grid=None):
-        """Return embeddings `(1, tokens, width)` of a grid, by default of `grid_size`."""
+        """Return embeddings `(1, tokens, width)` for a grid, by default the stored embeddings."""
         if grid is None:
             return self.embedding
         prefix = ops.cast(self.embedding[:, : self.num_prefix_tokens], "float32")
@@ -110,8 +113,8 @@ class AddPositionEmbedding2D(PositionEmbedding):
     """Adds learnable row and column embeddings to each patch token.
 
     Input and output: `(batch, rows * columns, width)`, patches row by row. The row embedding takes
-    the first half of the width, the column embedding the second. Tokens before the patches have no
-    row and no column, and stay as they are.
+    the first half of the width, and the column embedding takes the second half. Tokens before the
+    patches have no row and no column, and do not change.
 
     Args:
         grid_size: `(rows, columns)` of the patches.
@@ -144,7 +147,7 @@ class AddPositionEmbedding2D(PositionEmbedding):
         num_tokens = tokens_shape[1]
         self.check_call(num_tokens and num_tokens - self.num_prefix_tokens, images_shape)
         (rows, columns), width = self.grid_size, tokens_shape[-1]
-        # As in `AddPositionEmbedding`.
+        # The initializer of `AddPositionEmbedding`.
         normal = keras.initializers.RandomNormal
         self.rows = self.add_weight(
             name="rows", shape=(rows, 1, width // 2), initializer=normal(stddev=0.02)
@@ -169,7 +172,7 @@ class AddPositionEmbedding2D(PositionEmbedding):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class AddSincosPositionEmbedding(PositionEmbedding):
-    """Adds sines and cosines of its row and column to each patch token, without weights.
+    """Adds sines and cosines of the row and the column of each patch to its token, without weights.
 
     Input and output: `(batch, rows * columns, width)`, patches row by row.
 
@@ -196,7 +199,7 @@ class AddSincosPositionEmbedding(PositionEmbedding):
         self.table = sincos_table(self.grid_size, self.width).astype("float32")
 
     def table_of(self, grid=None):
-        """Return embeddings `(1, rows * columns, width)` of a grid, by default of `grid_size`."""
+        """Return embeddings `(1, rows * columns, width)` for a grid, by default for `grid_size`."""
         return self.table if grid is None else sincos_table(grid, self.width)
 
 
@@ -205,7 +208,8 @@ def sincos_table(grid_size, width):
 
     The width is a multiple of 4, at least 8.
     """
-    # In a graph for any size, the grid has tensors. Not all runtimes have float64.
+    # In a graph for images of any size, the grid consists of tensors. The table is then computed in
+    # float32, as some runtimes have no float64.
     is_known = all(isinstance(size, int) for size in grid_size)
     lib, dtype = (np, "float64") if is_known else (ops, "float32")
     # The last frequency is exactly 1 / 10000.
@@ -223,12 +227,13 @@ def _joined(first, second, grid, lib=ops):
 
 
 def interpolate(table, size, axis):
-    """Interpolate along an axis, linearly and corner-aligned as `resize_position_embedding`."""
-    # Integer positions keep a table of the same size bit for bit.
+    """Interpolate along an axis, linearly and corner-aligned like `resize_position_embedding`."""
+    # Positions are multiples of `1 / steps`, computed with integers: if the size does not change,
+    # the table does not change by a bit.
     last, steps = table.shape[axis] - 1, ops.maximum(size - 1, 1)
-    places = ops.arange(size, dtype="int32") * last
-    lower = places // steps
-    share = ops.cast(places % steps, "float32") / ops.cast(steps, "float32")
+    positions = ops.arange(size, dtype="int32") * last
+    lower = positions // steps
+    share = ops.cast(positions % steps, "float32") / ops.cast(steps, "float32")
     share = ops.reshape(share, (-1, *[1] * (len(table.shape) - 1 - axis)))
     table = ops.cast(table, "float32")
     below, above = (ops.take(table, x, axis) for x in (lower, ops.minimum(lower + 1, last)))
@@ -238,9 +243,9 @@ def interpolate(table, size, axis):
 def rotary_tables(grid_size, num_tokens, head_dim):
     """Return cosines and sines of the rotation of each token.
 
-    The last tokens are the patches, row by row. The tokens before them are not rotated: their
-    cosines are 1 and their sines 0. Coordinates are those of the patches' centers in [-1, 1]; the
-    first half of the frequencies belongs to the rows, the second to the columns.
+    The last tokens are the patches, row by row. The tokens before the patches are not rotated:
+    their cosines are 1 and their sines 0. The angles of a patch are the coordinates of its center,
+    in [-1, 1], times frequencies: first the angles of the row, then the angles of the column.
 
     Args:
         grid_size: `(rows, columns)` of the patches.
@@ -262,20 +267,20 @@ def rotary_tables(grid_size, num_tokens, head_dim):
     rows, columns = grid_size
     num_prefix_tokens = num_tokens - rows * columns
     frequencies = ROTARY_BASE ** -np.arange(0, 1, 4 / head_dim)
-    places = [(np.arange(n) + 0.5) / n * 2 - 1 for n in grid_size]
-    coordinates = np.stack(np.meshgrid(*places, indexing="ij"), axis=-1).reshape(-1, 2)
+    centers = [(np.arange(n) + 0.5) / n * 2 - 1 for n in grid_size]
+    coordinates = np.stack(np.meshgrid(*centers, indexing="ij"), axis=-1).reshape(-1, 2)
     angles = 2 * math.pi * (coordinates[:, :, None] * frequencies).reshape(len(coordinates), -1)
     angles = np.pad(angles, ((num_prefix_tokens, 0), (0, 0)))[:, None]
     return np.cos(angles).astype("float32"), np.sin(angles).astype("float32")
 
 
 def apply_rotary(heads, cosines, sines):
-    """Rotate each pair of channels; the partner of a channel is half a head away.
+    """Rotate pairs of channels: channel `i` of one half of a head, and `i` of the other half.
 
     Args:
         heads: queries or keys `(batch, tokens, heads, head_dim)`.
-        cosines: as `rotary_tables` returns them, in the dtype of `heads`.
-        sines: likewise.
+        cosines: cosines from `rotary_tables`, in the dtype of `heads`.
+        sines: sines from `rotary_tables`, in the dtype of `heads`.
 
     Returns:
         A tensor of the same shape.
@@ -293,7 +298,7 @@ def apply_rotary(heads, cosines, sines):
 
 
 def num_offsets(grid_size, num_queries, num_keys):
-    """Return the number of offsets between two patches in their order, row by row.
+    """Return the number of different offsets between two patches in a sequence of patches.
 
     Queries and keys must be the same tokens, with the patches last.
 
@@ -305,24 +310,24 @@ def num_offsets(grid_size, num_queries, num_keys):
     patches = math.prod(grid_size)
     if num_queries != num_keys or (num_keys or 0) < patches:
         raise ValueError(
-            "`relative_grid_size` must be the rows and columns of the patches, in attention among "
-            f"the same tokens. Received: relative_grid_size={tuple(grid_size)}, "
+            "`relative_grid_size` must be the rows and columns of the patches, and queries and "
+            f"keys be the same tokens. Received: relative_grid_size={tuple(grid_size)}, "
             f"{num_queries} queries, {num_keys} keys"
         )
     return 2 * patches - 1
 
 
 def relative_bias(query, embedding):
-    """Return the logits of the relative attention, which are added to those of the attention.
+    """Return logits of relative positions, which are added to the logits of the attention.
 
-    The logit of two patches at the places `p_q` and `p_k` of the sequence of patches is the product
-    of the query and the embedding of the offset `p_q - p_k`. Other tokens have no place: the logits
-    from and to a class token are 0.
+    For two patches with the indices `p_q` and `p_k` in the sequence of patches, the logit is the
+    product of the query and the embedding of the offset `p_q - p_k`. If one of two tokens is not a
+    patch, such as the class token, the logit is 0.
 
     Args:
         query: scaled queries `(batch, tokens, heads, head_dim)`, the patches last.
         embedding: embeddings `(2 * patches - 1, head_dim)`, in the dtype of `query`. Row `i` is
-            for the offset `patches - 1 - i`.
+            the embedding of the offset `patches - 1 - i`.
 
     Returns:
         A tensor `(batch, heads, tokens, tokens)`.
@@ -336,12 +341,13 @@ def relative_bias(query, embedding):
     patches = (embedding.shape[0] + 1) // 2
     num_prefix = num_tokens - patches
     rows = ops.reshape(ops.swapaxes(query[:, num_prefix:], 1, 2), (-1, head_dim))
-    # Padding the embeddings by a row costs less than padding the larger product by a column.
+    # To pad the product by a column, the embeddings are padded by a row, which costs less.
     keys = ops.transpose(ops.pad(embedding, ((0, 1), (0, 0))))
     logits = ops.reshape(ops.matmul(rows, keys), (-1, heads, patches * 2 * patches))
-    # The logit of the patches `q` and `k` is in column `patches - 1 - q + k` of row `q`, which is
-    # place `q * (2 * patches - 1) + k + patches - 1` of all: rows that are one column shorter align
-    # them ("skewing", section 3.4.1 of Music Transformer, arXiv 1809.04281).
+    # The logit of the patches `q` and `k` is in row `q`, column `patches - 1 - q + k`, so its index
+    # in the flat matrix is `patches - 1 + q * (2 * patches - 1) + k`. Cut into rows that are one
+    # column shorter, from index `patches - 1` on, the matrix has this logit in row `q`, column `k`
+    # ("skewing", section 3.4.1 of Music Transformer, arXiv 1809.04281).
     end = patches - 1 + patches * (2 * patches - 1)
     logits = ops.reshape(logits[:, :, patches - 1 : end], (-1, heads, patches, 2 * patches - 1))
     logits = logits[..., :patches]

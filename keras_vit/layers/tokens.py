@@ -1,4 +1,4 @@
-"""Class token and registers of a token sequence, and its pooling to one vector per image."""
+"""Layers that prepend tokens to a token sequence, and layers that pool it to one vector."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 
 
 class LearnedTokens(Layer):
-    """Base class of the layers that prepend tokens, their only variable, to a token sequence."""
+    """Base class of layers with one variable: tokens that are prepended to a token sequence."""
 
     num_new = 1
 
@@ -56,7 +56,7 @@ class RegisterTokens(LearnedTokens):
 
     Args:
         num_registers: number of tokens.
-        stddev: standard deviation of their initial values.
+        stddev: standard deviation of the initial values of the tokens.
 
     Reference:
         "Vision Transformers Need Registers" (arXiv 2309.16588); `reg_token` in timm.
@@ -81,12 +81,12 @@ class RegisterTokens(LearnedTokens):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ClassTokenPooling(Layer):
-    """Returns the class token, the first of the sequence, or the first tokens side by side.
+    """Returns the class token, which is the first token, or several first tokens concatenated.
 
     Input: `(batch, tokens, width)`. Output: `(batch, num_tokens * width)`.
 
     Args:
-        num_tokens: number of tokens: 2 for DeiT's class token and distillation token.
+        num_tokens: number of tokens to return: 2 for DeiT's class token and distillation token.
 
     Reference:
         Section 3.1, equation 4 of the ViT paper (arXiv 2010.11929).
@@ -111,7 +111,7 @@ class ClassTokenPooling(Layer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ClassTokenAndMeanPooling(Layer):
-    """Returns the class token and the mean of the patch tokens, side by side.
+    """Returns the class token and the mean of the patch tokens, concatenated.
 
     Input: `(batch, tokens, width)`. Output: `(batch, 2 * width)`.
 
@@ -141,13 +141,13 @@ class ClassTokenAndMeanPooling(Layer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MultiHeadAttentionPooling(Layer):
-    """Pools by attention from a learnable probe, followed by an MLP with a residual (MAP head).
+    """Pools tokens by attention from a learnable probe, followed by a residual MLP (MAP head).
 
-    Input: `(batch, tokens, width)`. Output: `(batch, width)`; with
-    `return_attention_scores=True` also the scores `(batch, heads, 1, tokens)` in float32.
+    Input: `(batch, tokens, width)`. Output: `(batch, width)`. With `return_attention_scores=True`,
+    the layer also returns the scores `(batch, heads, 1, tokens)` in float32.
 
     Args:
-        num_heads: number of attention heads; divides the width.
+        num_heads: number of attention heads, a divisor of the width.
         mlp_dim: width of the MLP's hidden layer.
         activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights trained in PyTorch).
         epsilon: epsilon of the LayerNorm.
@@ -155,7 +155,7 @@ class MultiHeadAttentionPooling(Layer):
 
     Call arguments:
         tokens: the token sequence.
-        return_attention_scores: whether to return the scores too.
+        return_attention_scores: whether to return the scores as well as the output.
 
     Raises:
         ValueError: if the heads do not divide the width, or `activation` or `attention_path` is
@@ -221,18 +221,18 @@ class MultiHeadAttentionPooling(Layer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class DistilledHead(Layer):
-    """Returns the mean of two linear classifiers, of the class and of the distillation token.
+    """Classifies the class token and the distillation token linearly, and returns the mean.
 
-    Input: `(batch, 2 * width)`, the two tokens side by side. Output: `(batch, units)`. Both
-    classifiers, `class_token` and `distillation_token`, are zero at the start.
+    Input: `(batch, 2 * width)`, the two tokens concatenated. Output: `(batch, units)`. The kernels
+    of the two classifiers, `class_token` and `distillation_token`, are zero at the start.
 
     Args:
         units: number of classes.
         activation: activation of the mean; `None` returns logits.
 
     Reference:
-        Section 4 of DeiT (arXiv 2012.12877). The paper adds the softmaxes; its code, timm and
-        transformers average the logits.
+        Section 4 of DeiT (arXiv 2012.12877). The paper adds the softmaxes. The code of the paper,
+        timm and transformers average the logits.
 
     Example:
     >>> from keras_vit.layers import DistilledHead
@@ -261,7 +261,7 @@ class DistilledHead(Layer):
         return self.activation(sum(self.both(tokens)) / 2)
 
     def both(self, tokens):
-        """Return the logits of the class token and those of the distillation token."""
+        """Return the logits of the class token and the logits of the distillation token."""
         class_token, distillation_token = ops.split(tokens, 2, axis=-1)
         return self.class_token(class_token), self.distillation_token(distillation_token)
 

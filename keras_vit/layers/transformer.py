@@ -1,4 +1,4 @@
-"""The pre-norm Transformer block, and the axial one."""
+"""The pre-norm Transformer block, and the axial Transformer block."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from keras_vit.layers.normalization import LAYER_NORM_EPSILON, LayerScale, layer
 
 
 class Seeds(NamedTuple):
-    """Dropout seeds for one call of a block; a dropout draws its own seed for `None`."""
+    """Dropout seeds for one call of a block; for `None`, the dropout layer draws a seed."""
 
     scores: Any = None
     attended: Any = None
@@ -28,42 +28,42 @@ NO_SEEDS = Seeds()
 class TransformerBlock(Layer):
     """Self-attention and an MLP, each after a LayerNorm and with a residual connection.
 
-    Input and output: `(batch, tokens, width)`; with `return_attention_scores=True` also the
-    attention scores `(batch, heads, tokens, tokens)`, in float32.
+    Input and output: `(batch, tokens, width)`. With `return_attention_scores=True`, the layer also
+    returns the attention scores `(batch, heads, tokens, tokens)`, in float32.
 
     Args:
-        num_heads: number of attention heads; divides the width.
+        num_heads: number of attention heads, a divisor of the width.
         mlp_dim: width of the MLP's hidden layer.
         activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights trained in PyTorch).
         dropout: dropout rate after the attention and after each layer of the MLP.
         attention_dropout: rate at which attention weights are dropped.
         stochastic_depth: rate at which a residual branch is dropped for a whole example.
         qkv_bias: whether the query, key and value projections have biases.
-        qk_norm: whether queries and keys are normalized over each head's width.
+        qk_norm: whether LayerNorms over each head's width normalize queries and keys.
         layer_scale: initial value of a learnable factor per channel of each residual branch; `None`
             for no factors.
         epsilon: epsilon of the LayerNorms.
-        remat: whether training stores only the block's input and recomputes the rest for the
-            gradients: less memory, more time. Dropout repeats with the same seeds.
+        remat: whether training stores only the block's input, and computes the block again for the
+            gradients, with the same dropout seeds. This takes less memory and more time.
         attention_path: `"fused"` for the backend's fused attention where it is faster, or
             `"explicit"`.
         gated_mlp: whether the MLP is a gated linear unit, see `MlpBlock`.
-        key_bias: whether the key projection has a bias; `None` for `qkv_bias`.
+        key_bias: whether the key projection has a bias; `None` for the value of `qkv_bias`.
         rotary_grid_size: see `MultiHeadAttention`.
         relative_grid_size: see `MultiHeadAttention`.
-        lora: `(rank, alpha)` of LoRA by the names of dense layers: `"query"`, `"key"`, `"value"`,
-            `"output"` (of the attention), `"dense_0"`, `"dense_1"`, in a gated MLP `"gate"`, `"up"`
-            and `"down"`; `None` for no LoRA.
+        lora: dictionary from names of dense layers to `(rank, alpha)` of LoRA; `None` for no LoRA.
+            The names are `"query"`, `"key"`, `"value"`, `"output"` (of the attention), `"dense_0"`
+            and `"dense_1"`, or in a gated MLP `"gate"`, `"up"` and `"down"`.
 
     Call arguments:
         tokens: the token sequence.
         training: whether to apply dropout.
-        return_attention_scores: whether to return the attention scores too.
+        return_attention_scores: whether to return the attention scores as well as the output.
 
     Raises:
         ValueError: if the heads do not divide the width, a rate is not at least 0 and less than 1,
             `activation` or `attention_path` is unknown, or `rotary_grid_size` or
-            `relative_grid_size` does not fit.
+            `relative_grid_size` does not fit the tokens.
 
     Reference:
         Equations 2 and 3 of the ViT paper (arXiv 2010.11929), `Encoder1DBlock` in
@@ -137,7 +137,7 @@ class TransformerBlock(Layer):
         self.dropout_layer = Dropout(dropout, name="dropout", **options)
         self.layer_norm_2 = layer_norm(name="layer_norm_2", epsilon=epsilon, **options)
         self.mlp = MlpBlock(mlp_dim, activation, dropout, gated_mlp, lora, name="mlp", **options)
-        # One draw per example, shared by its tokens and channels.
+        # One random number per example decides for all its tokens and channels.
         self.drop_branch = Dropout(
             stochastic_depth, noise_shape=(None, 1, 1), name="stochastic_depth", **options
         )
@@ -157,8 +157,8 @@ class TransformerBlock(Layer):
     def call(self, tokens, training=None, return_attention_scores=False):
         if not (self.remat and training):
             return self._transform(tokens, NO_SEEDS, training, return_attention_scores)
-        # The seeds are drawn once, here. A generator that is called again in the recomputation
-        # would draw other seeds, and on JAX would store a value of the inner trace.
+        # The seeds are drawn before `keras.remat`. Drawn inside it, they would be different in the
+        # recomputation, and on JAX the seed generator would store a value of the inner trace.
         seeds = self._draw_seeds()
 
         def transform(tokens):
@@ -178,7 +178,7 @@ class TransformerBlock(Layer):
         return self._attend(self.layer_norm_1(tokens), return_attention_scores=True)[1]
 
     def _attend(self, normed, **options):
-        """Return the attention among tokens; subclasses divide the tokens into groups."""
+        """Return the attention among all tokens; a subclass may attend within groups of tokens."""
         return self.attention(normed, normed, **options)
 
     def _draw_seeds(self):
@@ -218,7 +218,7 @@ class AxisBlock(TransformerBlock):
 
     Args:
         axis: `"rows"` or `"columns"`.
-        grid_size: `(rows, columns)` of the patches, which are all tokens.
+        grid_size: `(rows, columns)` of the patches; there must be no other tokens.
         **options: as in `TransformerBlock`.
     """
 
@@ -235,10 +235,10 @@ class AxisBlock(TransformerBlock):
         if not return_attention_scores:
             return self._in_order(attended)
         attended, scores = attended
-        return self._in_order(attended), self._of_all_patches(scores)
+        return self._in_order(attended), self._scores_of_all_pairs(scores)
 
     def _lines(self, tokens):
-        """Return rows or columns as sequences, `(batch * lines, length, width)`."""
+        """Return each row, or each column, as a sequence, `(batch * lines, length, width)`."""
         rows, columns = self.grid_size
         if self.axis == "rows":
             return ops.reshape(tokens, (-1, columns, tokens.shape[-1]))
@@ -246,15 +246,15 @@ class AxisBlock(TransformerBlock):
         return ops.reshape(ops.swapaxes(grid, 1, 2), (-1, rows, tokens.shape[-1]))
 
     def _in_order(self, lines):
-        """Return the patches of these sequences row by row, `(batch, rows * columns, width)`."""
+        """Undo `_lines`: return the patches row by row, `(batch, rows * columns, width)`."""
         rows, columns = self.grid_size
         if self.axis == "columns":
             grid = ops.reshape(lines, (-1, columns, rows, lines.shape[-1]))
             lines = ops.swapaxes(grid, 1, 2)
         return ops.reshape(lines, (-1, rows * columns, lines.shape[-1]))
 
-    def _of_all_patches(self, scores):
-        """Return scores between all patches; scores between different lines are 0."""
+    def _scores_of_all_pairs(self, scores):
+        """Return scores between all patches: 0 for patches of different rows, or columns."""
         rows, columns = self.grid_size
         heads, length = scores.shape[1:3]
         lines = rows * columns // length
@@ -266,23 +266,24 @@ class AxisBlock(TransformerBlock):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class AxialTransformerBlock(Layer):
-    """Attention along the rows of patches and an MLP, then the same along the columns.
+    """Attention within rows of patches and an MLP, then attention within columns and an MLP.
 
-    Input and output: `(batch, rows * columns, width)`, patches row by row. The two halves, the
-    sublayers `rows` and `columns`, are two Transformer blocks with weights of their own.
+    Input and output: `(batch, rows * columns, width)`, patches row by row. The two halves are
+    Transformer blocks with separate weights, the sublayers `rows` and `columns`.
 
     Args:
-        num_heads: number of attention heads; divides the width.
+        num_heads: number of attention heads, a divisor of the width.
         mlp_dim: width of the hidden layer of both MLPs.
         grid_size: `(rows, columns)` of the patches.
-        **options: those of `TransformerBlock`, for both halves.
+        **options: further arguments of `TransformerBlock`, for both halves.
 
     Call arguments:
         tokens: the patches.
         training: whether to apply dropout.
 
     Raises:
-        ValueError: if tokens are not the patches of the grid, or as in `TransformerBlock`.
+        ValueError: if the number of tokens is not the number of patches of the grid, or as in
+            `TransformerBlock`.
 
     Reference:
         Axial-ViT in appendix D.6 of the ViT paper (arXiv 2010.11929), whose code is not published;
@@ -330,7 +331,7 @@ class AxialTransformerBlock(Layer):
         rows, columns = self.grid_size
         if input_shape[1] != rows * columns:
             raise ValueError(
-                "`grid_size` must be the rows and columns of the patches, which are all tokens. "
+                "`grid_size` must be the rows and columns of the patches, the only tokens. "
                 f"Received: grid_size={self.grid_size}, {input_shape[1]} tokens"
             )
         self.rows.build(input_shape)
@@ -347,8 +348,8 @@ class AxialTransformerBlock(Layer):
 
         Returns:
             A pair of float32 tensors `(batch, heads, patches, patches)` that sum to 1 over the last
-            axis: attention along the rows, and attention along the columns. Scores between patches
-            of different rows, or of different columns, are 0.
+            axis. In the first tensor, scores between patches of different rows are 0. In the second
+            tensor, scores between patches of different columns are 0.
         """
         scores = self.rows.attention_scores(tokens)
         return scores, self.columns.attention_scores(self.rows(tokens))

@@ -1,4 +1,4 @@
-"""Models of dense predictions: maps at several strides, and segmenters."""
+"""Models for dense prediction: backbones with maps at several strides, and segmenters."""
 
 import math
 from collections.abc import Sequence
@@ -16,11 +16,12 @@ from keras_vit.models.structure import find_blocks, token_stride
 from keras_vit.models.surgery import replace_head
 
 KINDS = ("simple", "blocks", "dpt")
-# Number of maps of `kind="blocks"`.
+# Number of maps that `kind="blocks"` returns by default.
 NUM_MAPS = 4
 # Binary logarithms of the strides of the levels.
 LEVELS = {"P2": 2, "P3": 3, "P4": 4, "P5": 5}
-# The decoder of Segmenter's configuration: blocks, width of a head, MLP relative to the width.
+# Segmenter's decoder: number of blocks, width of a head, width of the MLP divided by the width of
+# the tokens, and dropout rate.
 DECODER_BLOCKS, HEAD_WIDTH, MLP_RATIO, DROPOUT = 2, 64, 4, 0.1
 # PyTorch's epsilon of LayerNorm.
 EPSILON = 1e-5
@@ -33,23 +34,24 @@ def backbone(
     kind: str = "simple",
     channels: int = 256,
 ) -> keras.Model:
-    """Make a model from images to a dictionary of maps, for detection and segmentation.
+    """Make a model that returns feature maps of images, for detection and segmentation.
 
-    Maps are `(batch, rows, columns, channels)`. The level `"P2"` has a quarter of the image's
-    height and width, `"P3"` an eighth, and so on, if the patch size is a power of 2. For
-    patches of 14 pixels, their own map counts as `"P4"`, as for 16.
+    The output is a dictionary of maps `(batch, rows, columns, channels)`. If the patch size is a
+    power of 2, the map `"P2"` has a quarter of the image's height and width, `"P3"` an eighth, and
+    so on. For patches of 14 pixels, `"P4"` has one position per patch, as for patches of 16 pixels.
 
-    The Transformer's variables are copies, and its frozen layers stay frozen; the layers after it
-    are new. A model of any image size (`keras_vit.resize(model, None)`) gives such a backbone.
+    The Transformer's variables are copies, and its frozen layers stay frozen. The layers after the
+    Transformer are new. If the model takes images of any size (`keras_vit.resize(model, None)`),
+    the backbone takes images of any size.
 
     Args:
-        model: a Vision Transformer or hybrid of this package, built, tuned or reloaded.
+        model: a Vision Transformer or hybrid of this package, new, trained or loaded.
         levels: names of the maps, from `"P2"` to `"P5"`; by default all four. For
             `kind="blocks"`, names of layers whose outputs are tokens, such as `("block_5",
-            "encoder_norm")`; by default four blocks at equal distances, the last one among them.
+            "encoder_norm")`; by default four blocks at equal distances, including the last block.
         kind: `"simple"`, ViTDet's pyramid of the last block's output; `"dpt"`, DPT's reassembly of
-            blocks at equal distances, one for each level; or `"blocks"`, the patches of layers as
-            they are, all with the stride of the patches.
+            blocks at equal distances, one block for each level; or `"blocks"`, the patch tokens of
+            the named layers, arranged as maps without a change of their values or stride.
         channels: channels of the maps of `"simple"` and `"dpt"`.
 
     Returns:
@@ -61,8 +63,8 @@ def backbone(
 
     Reference:
         ViTDet (arXiv 2203.16527), section 3, and `SimpleFeaturePyramid` of detectron2; DPT (arXiv
-        2103.13413), section 3.1, whose readout operation is "project" with a class token, and
-        "ignore" without; SETR (arXiv 2012.15840).
+        2103.13413), section 3.1, with the readout operation "project" if the model has a class
+        token, and otherwise "ignore"; SETR (arXiv 2012.15840).
 
     Example:
     >>> model = keras_vit.ViT_Ti16(image_size=(64, 96))
@@ -75,7 +77,7 @@ def backbone(
     blocks = [block.name for block in find_blocks(copy)]
     is_of_blocks = kind == "blocks"
     levels = tuple(levels or (_spread(blocks, NUM_MAPS) if is_of_blocks else LEVELS))
-    # DPT takes finer maps from earlier blocks.
+    # Sorted, because DPT makes finer maps from earlier blocks.
     levels = levels if is_of_blocks else tuple(sorted(levels))
     if not is_of_blocks and not set(levels) <= set(LEVELS):
         raise ValueError(f"`levels` must be among {', '.join(LEVELS)}. Received: levels={levels}")
@@ -104,7 +106,7 @@ def backbone(
 
 
 def _spread(blocks, count):
-    """Return the last block of each of `count` equal parts; a short model repeats blocks."""
+    """Return the last block of each of `count` equal groups; too few blocks are repeated."""
     return [blocks[math.ceil((part + 1) * len(blocks) / count) - 1] for part in range(count)]
 
 
@@ -112,12 +114,12 @@ def _patches(model, name, dtype, map_name=None, with_class_token=False):
     """Return the patches of a layer's tokens as a map."""
     outputs = {layer.name: layer.output for layer in model.layers}
     blocks = [block.name for block in find_blocks(model)]
-    # Layers from the first block on, whose outputs are all tokens.
+    # Layers from the first block on that return all tokens.
     names = [layer for layer, output in outputs.items() if output.shape == outputs[blocks[0]].shape]
     names = names[names.index(blocks[0]) :]
     if name not in names:
         raise ValueError(
-            f"`levels` must be among the layers whose outputs are all tokens: {', '.join(names)}. "
+            f"`levels` must be among the layers that return all tokens: {', '.join(names)}. "
             f"Received: {name!r}"
         )
     count = sum(layer.num_new for layer in model.layers if isinstance(layer, LearnedTokens))
@@ -127,7 +129,7 @@ def _patches(model, name, dtype, map_name=None, with_class_token=False):
 
 
 def _with_class_token(model, name, level, dtype):
-    """Return the patches of a block, read together with the class token if there is one."""
+    """Return a block's patches as a map, combined with the class token if the model has one."""
     if not any(isinstance(layer, ClassToken) for layer in model.layers):
         return _patches(model, name, dtype, f"{level}_map")
     maps = _patches(model, name, dtype, f"{level}_map", with_class_token=True)
@@ -136,7 +138,7 @@ def _with_class_token(model, name, level, dtype):
 
 
 def _doublings(stride, level):
-    """Return how often the size of maps is doubled; halved if it is negative."""
+    """Return how many times the map of patches is doubled in size; negative if it is halved."""
     return round(math.log2(math.prod(stride)) / 2) - LEVELS[level]
 
 
@@ -178,25 +180,26 @@ def _reassembled(patches, level, stride, channels, dtype):
         options |= {"strides": 2**doublings, "name": name}
         return keras.layers.Conv2DTranspose(channels, 2**doublings, **options)(maps)
     for number in range(-doublings):
-        # With padding="same" Keras pads an even number of rows at the end alone.
+        # With `padding="same"`, Keras would pad an even number of rows only at the end.
         maps = keras.layers.ZeroPadding2D(1, name=f"{name}_{number}_padding", **options)(maps)
         maps = keras.layers.Conv2D(channels, 3, strides=2, name=f"{name}_{number}", **options)(maps)
     return maps
 
 
 def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> keras.Model:
-    """Make a model from images to the logits of the classes of each pixel.
+    """Make a model that returns the logits of the classes for each pixel of an image.
 
-    The output is `(batch, height, width, num_classes)`, float32, of the images' size. The
-    backbone's maps are interpolated to the size of the finest one, and the logits computed there
-    are interpolated bilinearly. The segmenter shares the backbone's variables.
+    The output is `(batch, height, width, num_classes)`, float32, with the images' height and width.
+    The backbone's maps are resized to the finest map and concatenated. Logits are computed from
+    them, and resized bilinearly to the images. The segmenter shares the backbone's variables.
 
     Args:
         backbone: a model of `keras_vit.backbone`. The Segmenter paper uses one map, the normalized
             patches: `keras_vit.backbone(model, ("encoder_norm",), "blocks")`.
         num_classes: number of classes, including the background if it is a class.
-        head: `"linear"`, a linear classifier of each place; or `"mask"`, Segmenter's mask
-            Transformer: two blocks over patches and class embeddings, whose products are the masks.
+        head: `"linear"`, a linear classifier of each position of the map; or `"mask"`, Segmenter's
+            mask Transformer: two blocks transform patches and class embeddings, and the masks are
+            the products of both.
 
     Returns:
         A Functional model, not compiled.
@@ -230,7 +233,7 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
     logits = ResizeLike(dtype="float32", name="logits")(outputs, backbone.input)
     model = ImageModel(backbone.input, logits, name=backbone.name)
     copy_attributes(backbone, model, keeps_head=False)
-    # Masks are of whole images, also if the checkpoint crops its images.
+    # Masks are of whole images, even if the checkpoint's `image_spec` has a center crop.
     model.image_spec = model.image_spec.of_whole_image()
     return model
 
@@ -239,7 +242,7 @@ def _masks(maps, num_classes, dtype):
     width = maps.shape[-1]
     tokens = keras.layers.Reshape((-1, width), dtype=dtype, name="tokens")(maps)
     tokens = keras.layers.Dense(width, dtype=dtype, name="projection")(tokens)
-    # A token for each class is learned.
+    # One learned token per class.
     tokens = RegisterTokens(num_classes, stddev=0.02, dtype=dtype, name="class_embeddings")(tokens)
     most = max(width // HEAD_WIDTH, 1)
     num_heads = next(count for count in range(most, 0, -1) if width % count == 0)
@@ -266,13 +269,14 @@ class TokensToMap(Layer):
     Output: `(batch, rows, columns, width)`.
 
     Args:
-        stride: pixels of the images per patch, an int or `(height, width)`.
-        num_prefix_tokens: number of tokens before the patches, which are left out.
+        stride: int or `(height, width)` of the part of an image that a patch represents, in pixels.
+        num_prefix_tokens: number of tokens before the patches. These tokens are left out.
         with_class_token: whether to append the first token to each patch, which doubles the width.
 
     Call arguments:
         tokens: the token sequence, `(batch, tokens, width)`.
-        images: the images or maps that it was computed from, `(batch, height, width, channels)`.
+        images: the images or maps from which the tokens were computed, `(batch, height, width,
+            channels)`.
 
     Reference:
         "Read" and "concatenate" of DPT (arXiv 2103.13413), section 3.1.
@@ -327,7 +331,7 @@ class ResizeLike(Layer):
         if all(isinstance(side, int) for side in size):
             options = {"antialias": False, "data_format": "channels_last"}
             return ops.image.resize(maps, size, "bilinear", **options)
-        # Keras needs a known size, which a TensorFlow graph for all sizes does not have.
+        # `ops.image.resize` needs a known size. A TensorFlow graph for any size does not have it.
         rows, columns = (
             _bilinear_weights(side, own, maps.dtype)
             for side, own in zip(size, ops.shape(maps)[1:3], strict=True)
@@ -340,16 +344,16 @@ class ResizeLike(Layer):
 
 def _bilinear_weights(size, count, dtype):
     """Return the weights `(size, count)` of an interpolation with half-pixel centers."""
-    places = (ops.arange(size, dtype="float32") + 0.5) * ops.cast(count, "float32")
-    places = places / ops.cast(size, "float32") - 0.5
-    places = ops.clip(places, 0.0, ops.cast(count - 1, "float32"))
-    distances = ops.abs(places[:, None] - ops.arange(count, dtype="float32"))
+    centers = (ops.arange(size, dtype="float32") + 0.5) * ops.cast(count, "float32")
+    centers = centers / ops.cast(size, "float32") - 0.5
+    centers = ops.clip(centers, 0.0, ops.cast(count - 1, "float32"))
+    distances = ops.abs(centers[:, None] - ops.arange(count, dtype="float32"))
     return ops.cast(ops.relu(1.0 - distances), dtype)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MaskProduct(Layer):
-    """Computes the masks of classes: the products of patch and class embeddings, normalized.
+    """Computes the masks of classes as products of normalized patch and class embeddings.
 
     Input: `(batch, units + tokens, width)`, the class embeddings first. Output:
     `(batch, tokens, units)`.
@@ -387,7 +391,7 @@ class MaskProduct(Layer):
     def call(self, tokens):
         classes = self.classes(tokens[:, : self.units])
         patches = self.patches(tokens[:, self.units :])
-        # Otherwise the number of classes would not be known for images of any size.
+        # For images of any size, slicing loses the number of classes. The reshape sets it.
         classes = ops.reshape(classes, (-1, self.units, tokens.shape[-1]))
         classes, patches = (ops.normalize(x, axis=-1) for x in (classes, patches))
         return self.norm(ops.matmul(patches, ops.swapaxes(classes, 1, 2)))

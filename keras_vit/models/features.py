@@ -21,23 +21,23 @@ def features(
     """Compute the representation of images, or the outputs of layers.
 
     Args:
-        model: a model of this package, built, tuned or reloaded.
-        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
-            batches of them.
+        model: a model of this package, new, trained or loaded.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of such
+            arrays.
         layers: names of layers whose outputs to return, such as `["block_5", "encoder_norm"]`;
             `None` for the representation that the head sees (after `pre_logits`, if there is one).
         as_maps: whether to return token sequences as `(batch, rows, columns, width)` without the
             class token, instead of `(batch, tokens, width)`. Feature maps of a ResNet are returned
             as they are.
-        batch_size: images in one step.
+        batch_size: number of images per step.
 
     Returns:
         A NumPy array, the representation; or a dictionary of arrays, one for each layer.
 
     Raises:
-        ValueError: if the model has no such layer, a layer's output is neither a token sequence
-            nor a feature map and `as_maps` asks for one, or `images` is an array that is not scaled
-            to [-1, 1].
+        ValueError: if the model has no layer of a name in `layers`, `as_maps` is true and an output
+            is neither a token sequence nor a feature map, or `images` is an array that is not
+            scaled to [-1, 1].
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -53,7 +53,7 @@ def features(
         outputs = {"representation": representation(model, ("head",))}
     else:
         outputs = {name: model.get_layer(name).output for name in layers}
-    # Float32, since NumPy has no bfloat16 of its own.
+    # Float32, because NumPy has no bfloat16.
     as_float32 = keras.layers.Activation("linear", dtype="float32")
     extractor = keras.Model(model.input, {name: as_float32(x) for name, x in outputs.items()})
     arrays = for_inference(extractor).predict(images, batch_size=batch_size, verbose=0)
@@ -62,27 +62,27 @@ def features(
         arrays = {name: _as_map(name, array, grid) for name, array in arrays.items()}
     if layers is None:
         return arrays["representation"]
-    # Some backends sort dictionaries.
+    # Restore the order of `layers`, as some backends sort the outputs by name.
     return {name: arrays[name] for name in outputs}
 
 
 def feature_extractor(model):
-    """Return a model from images to the inputs of the head, in float32.
+    """Return a model that maps images to the inputs of the head, in float32.
 
     Raises:
         ValueError: if the model does not map an RGB image to a vector.
     """
     check_backbone(model)
-    # The head belongs neither to the features nor to the key of their cache.
+    # The head is left out, so that the key of cached features does not depend on it.
     output = representation(model, ("head",))
     shape = model.inputs[0].shape
     if len(model.inputs) != 1 or len(shape) != 4 or shape[-1] != 3 or len(output.shape) != 2:
         raise ValueError(
-            "`model` must map RGB images to a vector for each. "
+            "`model` must map RGB images to one vector per image. "
             f"Received: a model from {[tuple(image.shape) for image in model.inputs]} to "
             f"{tuple(output.shape)}"
         )
-    # Float32, as NumPy has no bfloat16.
+    # Float32, because NumPy has no bfloat16.
     as_float32 = keras.layers.Activation("linear", dtype="float32", name="features")
     return keras.Model(model.input, as_float32(output), name="extractor")
 

@@ -1,4 +1,4 @@
-"""`ImageModel`: the class of the models that builders make, with their options and metadata."""
+"""`ImageModel`: the class of our models, which have options and metadata."""
 
 import dataclasses
 import logging
@@ -29,18 +29,17 @@ class ImageModel(keras.Model):
     `None` for a backbone or a segmenter. `.keras` files, `keras_vit.resize` and
     `keras_vit.replace_head` keep them; `keras.models.clone_model` does not.
 
-    The model takes images in [-1, 1], also if its weights were trained on another range. It also
-    carries and saves what the files of its weights record:
+    The model takes images in [-1, 1], even if its weights were trained on another range. It also
+    has the following metadata, which `.keras` files keep:
 
-    - `class_names`: a tuple of the names of the classes, or `None`. It can be set; a new head has
-      none.
+    - `class_names`: a tuple of the names of the classes, or `None`. It can be assigned. A model
+      with a new head has no class names.
     - `thresholds`: for a multi-label model (its probabilities are sigmoids), a tuple with the
-      probability above which each class is predicted; otherwise `None`. It is set like
-      `class_names`.
-    - `image_spec`: a `keras_vit.core.image_spec.ImageSpec`, how images were resized, cropped and
-      normalized.
+      probability above which each class is predicted; otherwise `None`. It can be assigned.
+    - `image_spec`: a `keras_vit.core.image_spec.ImageSpec`, which describes how images were
+      resized, cropped and normalized.
     - `layout`: name of the checkpoint layout that the weights were read from, or `None`.
-      `keras_vit.save_checkpoint` prefers it to the other layouts of the project.
+      `keras_vit.save_checkpoint` prefers this layout to other layouts of the same project.
 
     Example:
     >>> model = keras_vit.resize(keras_vit.ViT_Ti16(num_classes=10, image_size=32), 48)
@@ -48,7 +47,7 @@ class ImageModel(keras.Model):
     ((48, 48), 12)
     """
 
-    # A subclass without a constructor of its own keeps the graph of layers in Keras.
+    # Set on the class: with an `__init__`, Keras would not treat the subclass as Functional.
     options = layout = _class_names = _thresholds = None
     image_spec = WHOLE_IMAGE
 
@@ -78,18 +77,18 @@ class ImageModel(keras.Model):
         return self.output
 
     def fit(self, x=None, *args, **kwargs):
-        """Train as `keras.Model.fit` does; the first image of an array is checked."""
+        """Train like `keras.Model.fit`. If `x` is an array, its first image is checked."""
         check_images(x, "x")
         warn_of_loss(self)
         return super().fit(x, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
-        """Evaluate as `keras.Model.evaluate` does; the first image of an array is checked."""
+        """Evaluate like `keras.Model.evaluate`. If `x` is an array, its first image is checked."""
         check_images(x, "x")
         return super().evaluate(x, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
-        """Predict as `keras.Model.predict` does; the first image of an array is checked."""
+        """Predict like `keras.Model.predict`. If `x` is an array, its first image is checked."""
         check_images(x, "x")
         return super().predict(x, *args, **kwargs)
 
@@ -108,7 +107,7 @@ class ImageModel(keras.Model):
         config = dict(config)
         names = "options", "class_names", "thresholds", "image_spec", "layout"
         metadata = {name: config.pop(name) for name in names}
-        # Activations may be registered functions.
+        # Options may contain activations that are registered functions.
         options = keras.saving.deserialize_keras_object(metadata["options"])
         model = super().from_config(config, custom_objects)
         model.options = options and options_from_config(options)
@@ -134,7 +133,7 @@ def warn_of_loss(model):
 def follow_dtype(model):
     """Set the dtype policy of a model with layers in float16, so that `compile` scales the loss.
 
-    Keras gives a Functional model the global policy.
+    Otherwise a Functional model has the global policy, whatever policy its layers have.
     """
     if computes_in_float16(model):
         model.dtype_policy = "mixed_float16"
@@ -146,9 +145,9 @@ def computes_in_float16(model):
 
 
 def copy_attributes(model, new, keeps_head=True, **changes):
-    """Copy options and metadata to a new model from the model it was made of, with changed options.
+    """Copy metadata and options, with changes, from a model to a new model that was made from it.
 
-    A new head has no class names and no thresholds.
+    Class names and thresholds are only copied if the new model keeps the head.
     """
     if not (isinstance(model, ImageModel) and isinstance(new, ImageModel)):
         return
@@ -171,12 +170,12 @@ def options_of(model):
 
 
 def image_spec_of(model):
-    """Return the `ImageSpec` of a model; a model of another class has the default one."""
+    """Return the `ImageSpec` of a model; the default if the model is not an `ImageModel`."""
     return getattr(model, "image_spec", WHOLE_IMAGE)
 
 
 def zero_head(num_classes, activation=None, distilled=False):
-    """Return the float32 linear classifier, zero at the start (section 3.2 of the paper).
+    """Return a float32 linear classifier, whose weights are zero (section 3.2 of the paper).
 
     `distilled`: whether the model has a distillation token.
     """
@@ -194,8 +193,8 @@ def zero_head(num_classes, activation=None, distilled=False):
 def check_images(images, argument="images"):
     """Raise `ValueError` if the first image of an array has integers or values beyond [-10, 10].
 
-    Pixels from 0 to 255 are the commonest mistake, and the predictions would be wrong in silence.
-    Datasets, generators and tensors of a traced function are not checked.
+    The most common mistake is to pass pixels from 0 to 255, for which predictions would be silently
+    wrong. Datasets, generators and tensors of a traced function are not checked.
 
     Args:
         images: array or tensor, a list or dictionary of them, or another input of a model.
@@ -213,7 +212,7 @@ def check_images(images, argument="images"):
             continue
         dtype = keras.backend.standardize_dtype(array.dtype)
         first = keras.ops.convert_to_numpy(keras.ops.cast(array[:1], "float32"))
-        # The comparison is false for NaN.
+        # Written with `not ... <=`, so that NaN is an error, too.
         if not keras.backend.is_float_dtype(dtype) or not (np.abs(first) <= MAX_NORMALIZED).all():
             raise ValueError(
                 f"`{argument}` must be scaled to [-1, 1], as `keras_vit.preprocess` does. "

@@ -1,10 +1,10 @@
-"""Copies of models for inference, whose weights are standardized and cast once."""
+"""Copies of models for inference, which store weights already standardized and cast."""
 
 import keras
 from keras import ops
 
 from keras_vit.layers.bottleneck import Bottleneck, StandardizedConv2D
-from keras_vit.layers.layer import KeepsSublayers, all_layers
+from keras_vit.layers.layer import RecordsFrozenOrQuantized, all_layers
 from keras_vit.models.image_model import copy_attributes
 from keras_vit.models.structure import named_weights
 from keras_vit.models.surgery import (
@@ -22,18 +22,19 @@ NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
 def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
     """Return an equivalent model that computes less in each call.
 
-    It stores standardized kernels of convolutions, and merged kernels of LoRA. Save `model`, not
-    this copy: reloaded norms would have the dtype policy of their layer.
+    The new model stores standardized kernels of convolutions, and kernels merged with LoRA. Save
+    `model`, not the new model, which is not the same after loading: norms inside a layer would then
+    have the dtype policy of that layer.
 
     Args:
         model: a Functional model; it does not change.
-        casting: whether layers of a policy such as `"mixed_bfloat16"` store their weights in half
-            precision, except norms. Quantized models are then returned as they are. Without
-            casting, kernels are float32.
+        casting: whether layers with a policy such as `"mixed_bfloat16"` store their weights in half
+            precision, except norms. If true, a quantized model is returned unchanged. If false, its
+            kernels become float32.
 
     Returns:
-        `model` itself if there is nothing to change. Otherwise a model with copies of the weights
-        that `model` has now.
+        `model` itself if there is nothing to change. Otherwise a new model with copies of the
+        current weights.
 
     Example:
     >>> model = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
@@ -71,11 +72,11 @@ def update_inference_copy(model, copy):
 
 
 def _changes(layer, casting):
-    """Return the arguments of a layer that change in the copy."""
-    if not isinstance(layer, KeepsSublayers) or not layer.weights:
+    """Return the constructor arguments of a layer that are different in the copy."""
+    if not isinstance(layer, RecordsFrozenOrQuantized) or not layer.weights:
         return {}
     folded = {"folded": True} if getattr(layer, "folded", None) is False else {}
-    # The projection's norm in a unit is made when it is built, too late for another policy.
+    # A `Bottleneck` makes the norm of its projection in `build`, too late to change its policy.
     is_cast = casting and layer.compute_dtype != "float32" and not isinstance(layer, Bottleneck)
     is_mixed = is_cast and layer.variable_dtype == "float32"
     return {**folded, **({"dtype": layer.compute_dtype} if is_mixed else {})}

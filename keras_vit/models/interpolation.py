@@ -1,4 +1,4 @@
-"""Interpolation of position embeddings for another grid, and of kernels for other patches."""
+"""Interpolate position embeddings for another grid, and patch kernels for another patch size."""
 
 import math
 
@@ -21,25 +21,25 @@ def resize_position_embedding(
 ) -> np.ndarray:
     """Interpolate position embeddings in 2-D, according to their position in the image.
 
-    The table has shape `(1, prefix + rows * columns, width)`, the result
-    `(1, prefix + target_rows * target_columns, width)` and the table's dtype. The rows of prefix
+    The table has the shape `(1, prefix + rows * columns, width)`. The result has the shape
+    `(1, prefix + target_rows * target_columns, width)` and the table's dtype. Embeddings of prefix
     tokens (the class token) are copied unchanged.
 
     Args:
         table: NumPy array of position embeddings.
         target_grid: `(rows, columns)` of patches of the result.
         source_grid: `(rows, columns)` of patches of the table; `None` if it is square.
-        num_prefix_tokens: tokens before the patches: 1 with a class token, 0 without.
-        method: `"bilinear"`, corner-aligned as in the original; antialiased with half-pixel
-            centers, `"bicubic"` as in timm, or `"linear"` as in FlexiViT; or `"cubic"`, bicubic
-            with half-pixel centers but not antialiased, as in transformers.
+        num_prefix_tokens: number of tokens before the patches, such as 1 for a class token.
+        method: `"bilinear"`, corner-aligned, as in the original; `"bicubic"`, antialiased, as in
+            timm; `"linear"`, bilinear and antialiased, as in FlexiViT; or `"cubic"`, bicubic but
+            not antialiased, as in transformers. All but `"bilinear"` have half-pixel centers.
 
     Returns:
         A NumPy array.
 
     Raises:
-        ValueError: if the table does not have the rows of the source grid, `target_grid` is not a
-            pair of positive integers, or `method` is unknown.
+        ValueError: if the number of embeddings is not that of the source grid, `target_grid` is not
+            a pair of positive integers, or `method` is unknown.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929); `interpolate_posembed` in
@@ -76,7 +76,7 @@ def resize_position_embedding(
 
 
 def resize_line_embedding(embeddings, size, method="bilinear"):
-    """Interpolate embeddings of rows or of columns, as a table of one column or one row.
+    """Interpolate the row embeddings or the column embeddings of `AddPositionEmbedding2D`.
 
     Args:
         embeddings: NumPy array `(rows, 1, width)` or `(1, columns, width)`.
@@ -100,9 +100,9 @@ def resize_relative_embedding(table, source_grid, target_grid, method="bilinear"
     """Interpolate embeddings of offsets between patches for another grid.
 
     An offset in the sequence of patches belongs to one or two displacements in rows and columns.
-    The embeddings of all displacements are interpolated in 2-D. The embedding of an offset is the
-    mean over its displacements, weighted by their numbers of pairs of patches. The ViT paper
-    does not say how it interpolates them.
+    Each displacement has the embedding of its offset, and these are interpolated in 2-D. The new
+    embedding of an offset is the mean over its displacements, weighted by how many pairs of patches
+    have the displacement. The ViT paper does not say how it interpolates relative embeddings.
 
     Args:
         table: NumPy array `(offsets, width)`, as `MultiHeadAttention` stores it: row `i` is for
@@ -125,7 +125,7 @@ def resize_relative_embedding(table, source_grid, target_grid, method="bilinear"
     grids = [tuple(2 * n - 1 for n in grid) for grid in (target_grid, source_grid)]
     by_displacement = resize_position_embedding(by_displacement, *grids, 0, method)[0]
     targets = _rows_of_displacements(target_grid).ravel()
-    # A displacement of `n` fits into `size` rows `size - |n|` times.
+    # In a grid with `size` rows, `size - |n|` pairs of rows have the displacement `n`.
     counts = [size - np.abs(np.arange(1 - size, size)) for size in target_grid]
     weights = np.outer(*counts).ravel().astype("float64")
     sums = np.zeros((2 * math.prod(target_grid) - 1, table.shape[-1]))
@@ -139,14 +139,15 @@ def resize_patch_kernel(
 ) -> np.ndarray:
     """Change the kernel of a patch embedding for patches of another size.
 
-    Larger patches that are resized smaller ones give the same tokens; for smaller patches, the
-    tokens are as near as possible (the pseudo-inverse of resizing). The bias stays as it is.
+    The kernel is multiplied by the pseudo-inverse of resizing. If patches are resized to a larger
+    size, the new kernel gives the same tokens as before. If they are resized to a smaller size, it
+    gives tokens that are as close as possible. The bias of the patch embedding does not change.
 
     Args:
         kernel: NumPy array `(height, width, channels, filters)`.
         patch_size: int or `(height, width)` of the result, in pixels.
-        method: how patches are resized: `"bilinear"`, not antialiased as in FlexiViT, or
-            `"bicubic"`, antialiased as is timm's default.
+        method: how patches are resized: `"bilinear"` without antialiasing, as in FlexiViT, or
+            `"bicubic"` with antialiasing, as in timm by default.
 
     Returns:
         A NumPy array `(*patch_size, channels, filters)` of the kernel's dtype.
@@ -194,15 +195,15 @@ def _source_grid(table, source_grid, num_prefix_tokens):
         source_grid = (side, side)
     if source_grid[0] * source_grid[1] != num_patches or num_patches == 0:
         raise ValueError(
-            "`source_grid` must be given where the grid is not square, and its patches be the "
-            f"table's rows without {num_prefix_tokens} prefix tokens, {num_patches}. "
+            "`source_grid` must be given unless the grid is square, and must have the table's "
+            f"{num_patches} patches, which come after {num_prefix_tokens} prefix tokens. "
             f"Received: source_grid={tuple(source_grid)}"
         )
     return source_grid
 
 
 def _rows_of_displacements(grid):
-    """Return the row in a table of offsets of each displacement of two patches of a grid."""
+    """Return the row of each displacement between two patches of a grid in a table of offsets."""
     down, right = (np.arange(1 - size, size) for size in grid)
     return math.prod(grid) - 1 - (down[:, None] * grid[1] + right)
 
@@ -213,7 +214,7 @@ def _corner_aligned(grid, target_grid):
 
 
 def _weights_of_both(kernel, source, target, antialias):
-    """Return the weights of rows and of columns, each `(target, source)`."""
+    """Return the weights for the rows and the weights for the columns, each `(target, source)`."""
     return [_weights(kernel, *sizes, antialias) for sizes in zip(source, target, strict=True)]
 
 
@@ -221,19 +222,19 @@ def _weights(kernel, source, target, antialias):
     """Return the weights `(target, source)` of a filter with half-pixel centers."""
     scale = source / target
     centers = (np.arange(target) + 0.5) * scale - 0.5
-    # Shrinking widens the filter so that every source row counts.
+    # To shrink with antialiasing, the filter is widened so that every source row counts.
     width = max(scale, 1) if antialias else 1
     weights = kernel(np.abs(np.arange(source) - centers[:, None]) / width)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
 def _repeating_weights(kernel, source, target):
-    """Return weights as `_weights` without antialiasing, for a border that is repeated."""
+    """Return weights without antialiasing, where rows beyond the border repeat the border row."""
     centers = (np.arange(target) + 0.5) * source / target - 0.5
-    places = np.floor(centers)[:, None] + np.arange(-1, 3)
+    neighbors = np.floor(centers)[:, None] + np.arange(-1, 3)
     weights = np.zeros((target, source))
-    columns = np.clip(places, 0, source - 1).astype(int)
-    values = kernel(np.abs(places - centers[:, None]))
+    columns = np.clip(neighbors, 0, source - 1).astype(int)
+    values = kernel(np.abs(neighbors - centers[:, None]))
     np.add.at(weights, (np.arange(target)[:, None], columns), values)
     return weights
 

@@ -1,4 +1,4 @@
-"""Models and weights from Keras's own files, and the check that weights are finite."""
+"""Load models and weights from Keras's own files, and check that weights are finite."""
 
 import collections
 import io
@@ -15,7 +15,7 @@ from keras_vit.core.files import check_zip, hdf5_arrays
 WEIGHTS_SUFFIX = ".weights.h5"
 # Name of the weights in a `.keras` file.
 _WEIGHTS_MEMBER = "model.weights.h5"
-# Names that an error lists.
+# Greatest number of names that an error lists.
 MAX_LISTED = 4
 
 
@@ -25,7 +25,7 @@ def load_weights(model, path):
     If an error is raised, the weights of the model do not change.
     """
     path = check_file("path", path, (WEIGHTS_SUFFIX,))
-    # Keras assigns while it reads.
+    # Kept to undo a failed load: Keras assigns weights while it reads the file.
     before = model.get_weights()
     try:
         _check_arrays(path, model)
@@ -46,7 +46,7 @@ def load_weights(model, path):
 
 
 def _check_arrays(path, model):
-    """Raise an error if the number of arrays or the names of layers are not the model's."""
+    """Raise an error if the number of arrays or the names of layers differ from the model."""
     with h5py.File(path, "r") as file:
         num_arrays = _check_all_used(_weights_in(path, file), model)
         names = {_layer_name(group) for group in file.get("layers", {}).values()} - {None}
@@ -54,11 +54,11 @@ def _check_arrays(path, model):
         raise ValueError(f"it has {num_arrays} arrays, the model {len(model.weights)} variables")
     different = names ^ {layer.name for layer in model.layers}
     if names and different:
-        raise ValueError(f"only one of them has the layers {', '.join(sorted(different))}")
+        raise ValueError(f"only the file or the model has layers {', '.join(sorted(different))}")
 
 
 def _weights_in(path, file):
-    """Return the groups of an HDF5 file: name, the number of weights, and the layer's name."""
+    """Return name, number of weights and name of the layer for each group of an HDF5 file."""
     names = filter(_is_weight, hdf5_arrays(path, file))
     groups = collections.Counter("/".join(name.split("/")[:2]) for name in names)
     return [(name, count, _layer_name(file[name])) for name, count in groups.items()]
@@ -78,7 +78,7 @@ def _check_all_used(groups, model):
 
 
 def _layer_name(group):
-    """Return the name of a layer that Keras records with its arrays, or `None`."""
+    """Return the name of the layer whose arrays are in a group, or `None` if it is not recorded."""
     has_name = isinstance(group, h5py.Group) and "vars" in group
     return group["vars"].attrs.get("name") if has_name else None
 
@@ -95,18 +95,18 @@ def load_model(path):
 
 
 def load_unchecked(path):
-    """Load a `.keras` file without a check of its values."""
+    """Load a `.keras` file without checking that the weights are finite."""
     path = check_file("model", path, (".keras",))
     if not zipfile.is_zipfile(path):
-        # Keras reports it as a missing file.
+        # Keras would report a missing file.
         raise ValueError(
             "`model` must be a complete Keras model. "
-            f"Received: model={str(path)!r}, which is no .keras file or not all of one"
+            f"Received: model={str(path)!r}, which is not a .keras file, or not complete"
         )
     try:
         check_zip(path)
         with zipfile.ZipFile(path) as archive:
-            # All at once, like Keras: for each step back `zipfile` reads a member from its start.
+            # Read at once, as Keras does: to seek backward, `zipfile` would read from the start.
             weights = io.BytesIO(archive.read(_WEIGHTS_MEMBER))
         with h5py.File(weights, "r") as file:
             groups = _weights_in(path, file)
@@ -147,7 +147,7 @@ def check_finite(model, argument="model", received=None, dtype=None):
         model: a built `keras.Model`.
         argument: name of the argument that the model or its file was given as.
         received: value of that argument; `None` for the name of the model.
-        dtype: what the weights will be cast to; values beyond its range become infinite.
+        dtype: dtype that the weights will be cast to. Values beyond its range count as infinite.
 
     Raises:
         ValueError: if a weight is not finite. The error names the variable.

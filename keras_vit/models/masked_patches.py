@@ -10,20 +10,20 @@ from keras_vit.models.structure import BLOCKS, token_grid, token_stride
 NUM_COLORS = COLOR_LEVELS**3
 # Rows and columns of a downsized patch.
 CELLS = 4
-# Layers after the patch tokens in the models of this package.
+# Layers of our models that come after the last LayerNorm of the tokens.
 _AFTER_TOKENS = ("patch_tokens", "pooling", "fc_norm", "projection", "pre_logits", "head")
 
 
 def masked_patch_predictor(model, target="mean_color"):
     """Make a model that predicts the content of corrupted patches from their tokens.
 
-    Its inputs are `{"images", "corruption"}`, as from `keras_vit.data.mask_patches`. It has the
-    layers of the given model up to the last LayerNorm, a `CorruptPatches` layer after the patch
-    embedding, and a new head. The layers are shared: training the predictor trains the given model,
-    apart from its pooling and its head.
+    The inputs are `{"images", "corruption"}`, as `keras_vit.data.mask_patches` returns them. The
+    predictor has the layers of `model` up to the last LayerNorm, a `CorruptPatches` layer after the
+    patch embedding, and a new head. The layers are shared: training the predictor trains `model`,
+    except its pooling and its head.
 
     Args:
-        model: a Vision Transformer or a hybrid of this package, built, tuned or reloaded.
+        model: a Vision Transformer or a hybrid of this package, new, trained or loaded.
         target: what is predicted per patch: `"mean_color"`, logits of 512 colors
             `(batch, patches, 512)`; `"downsized"`, logits of the colors of 4 x 4 cells
             `(batch, patches, 16, 512)`; or `"pixels"`, `(batch, patches, pixels * channels)`.
@@ -58,7 +58,7 @@ def masked_patch_predictor(model, target="mean_color"):
         cropping = (num_prefix_tokens, 0)
         tokens = keras.layers.Cropping1D(cropping, dtype=dtype, name="patch_tokens")(tokens)
     if "fc_norm" in [layer.name for layer in model.layers]:
-        # Without it the tokens would not be normalized.
+        # A model with `fc_norm` has no norm between the last block and the pooling.
         tokens = model.get_layer("fc_norm")(tokens)
     outputs = _predict(tokens, target, token_stride(model), model.inputs[0].shape[-1])
     inputs = {"images": model.inputs[0], "corruption": corruption}
@@ -69,27 +69,27 @@ def _find_chain(model):
     """Return the patch embedding, and the layers after it up to the last LayerNorm of tokens."""
     token_grid(model)
     layers = model.layers
-    places = [i for i, layer in enumerate(layers) if isinstance(layer, PatchEmbedding)]
-    if len(places) != 1 or len(model.inputs) != 1:
+    found = [i for i, layer in enumerate(layers) if isinstance(layer, PatchEmbedding)]
+    if len(found) != 1 or len(model.inputs) != 1:
         raise ValueError(
             "`model` must have one input and one `PatchEmbedding`, whose patches can be masked. "
             f"Received: the model {model.name!r} with {len(model.inputs)} inputs and "
-            f"{len(places)} `PatchEmbedding` layers"
+            f"{len(found)} `PatchEmbedding` layers"
         )
-    chain = [layers[places[0]]]
+    chain = [layers[found[0]]]
     is_shared = options_of(model).position_placement == "every_layer_shared"
-    for layer in layers[places[0] + 1 :]:
+    for layer in layers[found[0] + 1 :]:
         if layer.name in _AFTER_TOKENS:
             break
         if is_shared and all(isinstance(x, BLOCKS) for x in (chain[-1], layer)):
-            # The layer is listed once, and called again between two blocks.
+            # `model.layers` lists the shared layer once, but each block is called after it.
             chain.append(model.get_layer("position_embedding"))
         chain.append(layer)
     return chain[0], chain[1:]
 
 
 def _predict(tokens, target, patch_size, channels):
-    """Return the outputs of the new head, which is float32 and zero at the start."""
+    """Return the outputs of a new float32 head, whose weights are zero."""
     num_patches = tokens.shape[1]
     units = {
         "mean_color": NUM_COLORS,

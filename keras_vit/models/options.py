@@ -6,19 +6,20 @@ import numpy as np
 
 from keras_vit.core.arguments import as_pair, check_choice, check_options, grid_size
 
-# For models of any size, and for files that record no size (ResNets, fixed positions).
+# Used for models that take images of any size, and for files that do not record an image size (of
+# ResNets and of models with fixed position embeddings).
 DEFAULT_IMAGE_SIZE = 224
-# Poolings to one vector per image, and those that use the class token.
+# Poolings to one vector per image, and the poolings that use the class token.
 POOLINGS = ("token", "gap", "map", "token_gap")
 CLASS_TOKEN_POOLINGS = ("token", "token_gap")
 POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none", "rotary", "relative")
 # Where learned position embeddings are added, in the words of table 8 of the ViT paper.
 POSITION_PLACEMENTS = ("stem", "every_layer", "every_layer_shared")
-# Position embeddings that are part of the attention among all patches of a known grid.
+# Position embeddings that the attention layers compute. They need an image size.
 ATTENTION_EMBEDDINGS = ("rotary", "relative")
 
-# Kinds of fields: sizes, which the name of a variant determines; options that only change training;
-# and options that change how outputs are computed, but not the outputs.
+# Kinds of options: sizes, which the name of a variant determines; options that only change
+# training; and options that change how the outputs are computed, but not the outputs.
 SIZE, TRAINING, RUNTIME = ({"kind": kind} for kind in ("size", "training", "runtime"))
 
 
@@ -27,12 +28,12 @@ def _field(kind, default=dataclasses.MISSING):
 
 
 class Options:
-    """Base class of the options of both families."""
+    """Base class of `VitOptions` and `ResNetOptions`."""
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            # Options are recorded in JSON: no tuples, functions or numbers of NumPy.
+            # Options are stored as JSON, which has no tuples, functions or NumPy numbers.
             if isinstance(value, list):
                 value = tuple(value)
             elif isinstance(value, np.generic):
@@ -54,7 +55,7 @@ class Options:
 
     @classmethod
     def names(cls, *kinds):
-        """Return the names of the fields of some kinds; by default, of fields without a kind."""
+        """Return the names of the options of some kinds; by default, of options without a kind."""
         fields = [(field.name, field.metadata.get("kind")) for field in dataclasses.fields(cls)]
         return [name for name, kind in fields if (kind in kinds if kinds else kind is None)]
 
@@ -64,16 +65,16 @@ class Options:
         return {name: getattr(self, name) for name in self.names("size")}
 
     def resolved(self):
-        """Return the options without fields that follow from others."""
+        """Return the options with values instead of `None` where other options determine them."""
         return self
 
 
 @dataclasses.dataclass(frozen=True)
 class VitOptions(Options):
-    """The options of a Vision Transformer, plain or on a ResNet.
+    """The options of a Vision Transformer, plain or hybrid (on a ResNet).
 
-    The defaults are the model of the paper. The options from `class_token` to `epsilon`, and the
-    options after `attention_path`, are for ablations of the paper and for newer models.
+    The defaults are those of the paper's models. The options from `class_token` to `epsilon`, and
+    the options after `attention_path`, are for ablations of the paper and for newer models.
 
     Args:
         patch_size: int or `(height, width)` of a patch, in pixels; in a hybrid, in positions of the
@@ -85,17 +86,18 @@ class VitOptions(Options):
         num_classes: width of the head; 0 for no head: the model returns the representation.
         image_size: int or `(height, width)`, multiples of the patch size. In a hybrid, multiples of
             the patch size times the ResNet's stride: 4, doubled by each stage after the first.
-            `None` for any such size, except with rotary or relative positions and axial blocks:
-            position embeddings, stored for 224 pixels, are then interpolated in each call.
+            `None` if images may have any such size: position embeddings, stored for 224 pixels, are
+            then interpolated in each call. With rotary or relative position embeddings, or axial
+            blocks, `None` is an error.
         image_channels: channels of an image.
         pooling: `"token"` (class token), `"gap"` (mean of the patch tokens), `"map"` (multi-head
             attention pooling of the patch tokens), `"token_gap"` (class token and mean of the patch
-            tokens, side by side) or `None` (all tokens, the class token first).
+            tokens, concatenated) or `None` (all tokens, the class token first).
         representation_size: width of the pre-training head's hidden tanh layer `pre_logits`, or
             `None` for no such layer.
         classifier_activation: activation of the head; `None` returns logits.
         activation: activation of the MLPs: `"gelu_tanh"` (the original's), `"gelu"` (erf) for
-            weights trained in PyTorch, or another one, such as `"quick_gelu"` (CLIP) or `"silu"`.
+            weights trained in PyTorch, or another name, such as `"quick_gelu"` (CLIP) or `"silu"`.
         dropout: dropout rate after the position embedding, the attention and each layer of an MLP.
         attention_dropout: rate at which attention weights are dropped.
         stochastic_depth: rate at which the last block drops a residual branch; it grows linearly
@@ -103,46 +105,50 @@ class VitOptions(Options):
         class_token: whether there is a class token; by default only if `pooling` is `"token"`,
             `"token_gap"` or `None`.
         num_registers: number of register tokens between the class token and the patches.
-        position_embedding: `"learned"`, one embedding per token; `"learned2d"`, one per row and
-            one per column of patches; `"sincos2d"`, fixed sines and cosines; `"rotary"`, a rotation
-            of queries and keys in each block, as in DINOv3; `"relative"`, one embedding per offset
-            of two patches in each block, as a key of its attention; or `"none"`.
+        position_embedding: `"learned"`, one embedding per token; `"learned2d"`, one embedding per
+            row and one per column of patches; `"sincos2d"`, fixed sines and cosines; `"rotary"`, a
+            rotation of queries and keys in each block, as in DINOv3; `"relative"`, in each block
+            one embedding per offset of two patches, whose product with the query is added to the
+            logit; or `"none"`.
         qkv_bias: whether query, key and value projections have biases.
-        qk_norm: whether queries and keys are normalized over the width of each head.
+        qk_norm: whether LayerNorms over the width of each head normalize queries and keys.
         layer_scale: initial value of LayerScale's factors; `None` for no LayerScale.
         pre_norm: whether there is a LayerNorm before the first block, as in CLIP.
-        fc_norm: whether the last LayerNorm comes after the pooling `"gap"`, as in timm, and not
-            before it.
+        fc_norm: whether the last LayerNorm comes after the pooling `"gap"`, as in timm, instead of
+            before the pooling.
         epsilon: epsilon of every LayerNorm: 1e-6 in the original, 1e-12 by default in transformers.
-        resnet_stages: number of residual units per stage of a hybrid's ResNet, whose feature map is
-            cut into patches, such as `(3, 4, 9)`; `()` for its root alone; `None` for no ResNet.
+        resnet_stages: number of residual units in each stage of a hybrid's ResNet, such as
+            `(3, 4, 9)`; `()` for a ResNet that only has its root; `None` for no ResNet. The feature
+            map of the ResNet is cut into patches.
         resnet_width: channels of the ResNet's first convolution, a multiple of 32.
         name: name of the model.
         dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
             policy. LayerNorm statistics, softmax and logits are float32 under every policy. With
             `"mixed_float16"`, `compile` and our recipes scale the loss.
-        remat: whether training keeps only the input of each Transformer block and recomputes the
-            rest for the gradients (rematerialization, gradient checkpointing): less memory, for
-            about 1.2 times the time, and the same gradients. On CPUs, JAX saves no memory.
+        remat: whether training keeps only the input of each Transformer block, and computes the
+            block again for the gradients (rematerialization, gradient checkpointing). This takes
+            less memory, except with JAX on CPUs, and about 1.2 times the time. The gradients are
+            the same.
         attention_path: `"fused"` for the backend's fused attention where it is faster, or
-            `"explicit"` for products with the matrix of scores. Both compute the same.
+            `"explicit"` for products with the matrix of scores. The outputs are the same.
         patch_bias: whether the patch projection has a bias; by default only without `pre_norm`.
         distillation_token: whether there is a distillation token after the class token, and the
             head is the mean of two classifiers, one per token, as in DeiT.
         gated_mlp: whether the MLPs of the blocks are gated; with `activation="silu"` they are
             SwiGLUs.
-        key_bias: whether key projections have biases; by default as `qkv_bias`.
-        projection_dim: width of a linear projection without bias after the pooling, as in CLIP, or
-            `None` for none.
+        key_bias: whether key projections have biases; by default the value of `qkv_bias`.
+        projection_dim: width of a linear projection without bias after the pooling, as in CLIP;
+            `None` for no projection.
         final_norm: whether there is a LayerNorm after the last block or, with `fc_norm`, after the
             pooling.
         position_placement: where the position embeddings `"learned"` and `"learned2d"` are added:
-            `"stem"`, once before the first block; `"every_layer"`, before each block other
+            `"stem"`, once before the first block; `"every_layer"`, before each block with separate
             embeddings (`position_embedding_1` before `block_1`); or `"every_layer_shared"`, before
-            each block the same. The first block's are always added at the stem, before the dropout.
-        axial: whether each block is an `AxialTransformerBlock`, with attention along rows and then
-            along columns of patches. There can be no class token and no registers, as patches alone
-            have rows and columns: `pooling` must be `"gap"`, `"map"` or `None`.
+            each block with the same embeddings. The embeddings before the first block are always
+            added before the dropout.
+        axial: whether each block is an `AxialTransformerBlock`, with attention within rows and then
+            within columns of patches. A class token or registers would have no row and no column,
+            so they are not allowed, and `pooling` must be `"gap"`, `"map"` or `None`.
 
     Raises:
         ValueError: if an option is unknown, or two options exclude each other.
@@ -197,8 +203,8 @@ class VitOptions(Options):
         check_choice("pooling", self.pooling, (*POOLINGS, None))
         check_choice("position_embedding", self.position_embedding, POSITION_EMBEDDINGS)
         check_choice("position_placement", self.position_placement, POSITION_PLACEMENTS)
-        for is_wrong, rule, names in self._rules():
-            if is_wrong:
+        for is_broken, rule, names in self._rules():
+            if is_broken:
                 received = ", ".join(f"{name}={getattr(self, name)!r}" for name in names.split())
                 raise ValueError(f"{rule}. Received: {received}")
 
@@ -228,19 +234,19 @@ class VitOptions(Options):
             "`position_placement` must be 'stem' unless `position_embedding` is learned",
             "position_placement position_embedding",
         )
-        # Rows and columns get half of the width each; their sines and cosines a quarter each.
-        parts = {"learned2d": 2, "sincos2d": 4, "rotary": 4 * (self.num_heads or 1)}
-        count = parts.get(self.position_embedding, 1)
+        # Rows and columns get half of the width each, and sines and cosines half of that.
+        divisors = {"learned2d": 2, "sincos2d": 4, "rotary": 4 * (self.num_heads or 1)}
+        divisor = divisors.get(self.position_embedding, 1)
         yield (
-            self.embedding_dim % count != 0,
-            f"`embedding_dim` must be a multiple of {count} for such positions",
+            self.embedding_dim % divisor != 0,
+            f"`embedding_dim` must be a multiple of {divisor} for this `position_embedding`",
             "embedding_dim position_embedding",
         )
         yield (
             self.axial
             and (self.num_prefix_tokens > 0 or self.position_embedding in ATTENTION_EMBEDDINGS),
-            "`axial=True` needs a model of patches alone, which have rows and columns, and a "
-            f"`position_embedding` that is none of {ATTENTION_EMBEDDINGS}",
+            "`axial=True` needs a model without class token, distillation token and registers, and "
+            f"a `position_embedding` that is not one of {ATTENTION_EMBEDDINGS}",
             "pooling class_token num_registers position_embedding",
         )
 
@@ -293,8 +299,8 @@ class ResNetOptions(Options):
         image_size: int or `(height, width)`; `None` for any size.
         image_channels: channels of an image.
         classifier_activation: activation of the head; `None` returns logits.
-        preactivation: `True` for BiT, a ResNet-v2; `False` for the ResNet-v1 of the hybrids, which
-            is `bit.py` in big_vision. They also differ in padding and epsilons.
+        preactivation: `True` for BiT, a ResNet-v2; `False` for the ResNet-v1 of the hybrids and of
+            `bit.py` in big_vision. The two also differ in padding and epsilons.
         name: name of the model.
         dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
             policy. Standardization, GroupNorm statistics and logits are float32 under every policy.
@@ -331,7 +337,7 @@ def resnet_stride(stages):
 
 
 def as_options(kind, arguments, fields):
-    """Return options of a kind, given as such, or as the arguments of their constructor."""
+    """Return options of a kind, made from options and changes, or from constructor arguments."""
     if len(arguments) == 1 and isinstance(arguments[0], Options):
         return arguments[0].replace(**fields)
     check_options(kind.__name__, fields, [field.name for field in dataclasses.fields(kind)])
@@ -339,24 +345,25 @@ def as_options(kind, arguments, fields):
 
 
 def options_from_config(config):
-    """Return the options that `dataclasses.asdict` made a dictionary of, also from JSON."""
+    """Return options from a dictionary of `dataclasses.asdict`, which may come from JSON."""
     return (ResNetOptions if "stages" in config else VitOptions)(**config)
 
 
 def option_differences(options, other, names):
-    """Return the named options that differ between two, as pairs by name."""
+    """Return `{name: (value, other value)}` for those `names` whose values differ."""
     options, other = options.resolved(), other.resolved()
     pairs = {name: (getattr(options, name), getattr(other, name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def changed_options(options, row=None):
-    """Return the options that differ from the defaults, apart from classes and image size.
+    """Return the options that differ from the defaults, except number of classes and image size.
 
-    The defaults are those of the variant `row`. Without one, all sizes differ.
+    The defaults are those of the variant `row`. Without a variant, all sizes are returned, with the
+    default `None`.
 
     Returns:
-        A dictionary from names to pairs, the option and its default.
+        A dictionary from names to pairs of the value and the default.
 
     Example:
     >>> from keras_vit.models.options import changed_options
@@ -366,7 +373,7 @@ def changed_options(options, row=None):
     """
     default = row or type(options)(**options.sizes)
     names = {*options.names(), *options.names("training")} - {"num_classes", "image_size"}
-    # The defaults of these follow from other options: a class token from the pooling, for instance.
+    # The defaults of these follow from other options, such as `class_token` from `pooling`.
     derived = names & {"class_token", "patch_bias", "key_bias"}
     changed = option_differences(options, default, names - derived)
     changed |= option_differences(options, options.replace(**dict.fromkeys(derived)), derived)

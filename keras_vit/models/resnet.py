@@ -1,4 +1,4 @@
-"""The ResNets of the paper as Functional Keras models: BiT, and the one inside the hybrids."""
+"""The ResNets of the paper as Functional Keras models: BiT, and the ResNet of the hybrids."""
 
 import inspect
 from typing import Any
@@ -12,21 +12,21 @@ from keras_vit.models.options import ResNetOptions, as_options
 
 
 def resnet(*options: Any, **fields: Any) -> ImageModel:
-    """Build a ResNet with GroupNorm and weight standardization, of any size.
+    """Build a ResNet of any depth and width, with GroupNorm and weight standardization.
 
     The model takes images `(batch, height, width, channels)`, float, in [-1, 1] (see
     `keras_vit.preprocess`), and returns logits `(batch, num_classes)` in float32. Its layers are
     named `root_conv`, `root_pool`, `stage_1_unit_1` ..., `norm`, `pooling` and `head`.
 
     Args:
-        *options: a `keras_vit.models.ResNetOptions`, or the first of its fields.
-        **fields: its other fields, or changes of them.
+        *options: a `keras_vit.models.ResNetOptions`, or values for the first of its fields.
+        **fields: values for other fields. They replace the values in a given `ResNetOptions`.
 
     Returns:
         A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
 
     Raises:
-        ValueError: if a width is no multiple of 32, or an option is unknown.
+        ValueError: if the width is not a multiple of 32, or an option is unknown.
 
     Reference:
         "Big Transfer (BiT): General Visual Representation Learning", arXiv 1912.11370.
@@ -62,7 +62,7 @@ resnet.__signature__ = inspect.signature(ResNetOptions).replace(return_annotatio
 def hybrid_maps(images, stages, width, dtype):
     """Return the feature maps of the hybrids' ResNet (`ResNetStage` in `vit_jax/models_vit.py`).
 
-    The root divides the height and the width by 4, and each stage but the first by 2.
+    The root divides the height and the width by 4. Each stage after the first divides them by 2.
     """
     maps = standardized_conv(HYBRID, width, 7, 2, dtype=dtype, name="root_conv")(images)
     maps = group_norm(HYBRID, dtype=dtype, name="root_norm")(maps)
@@ -74,8 +74,8 @@ def hybrid_maps(images, stages, width, dtype):
 def _bit_root(images, width, dtype):
     """Return the maps after BiT's root, which has no norm and no ReLU.
 
-    The maps are padded with zeros for the pooling, although they have negative values. big_vision's
-    `bit_paper.py` pads with minus infinity, and gives other numbers.
+    Although the maps have negative values, they are padded with zeros before the pooling, as in the
+    original. big_vision's `bit_paper.py` pads with minus infinity, and gives different outputs.
     """
     maps = standardized_conv(BIT, width, 7, 2, dtype=dtype, name="root_conv")(images)
     maps = keras.layers.ZeroPadding2D(

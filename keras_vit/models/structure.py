@@ -1,4 +1,4 @@
-"""Find the backbone, head, blocks, kernels and positions of a model."""
+"""Find the backbone, head, blocks, kernels and position embeddings of a model."""
 
 import logging
 import math
@@ -30,28 +30,28 @@ BLOCKS = (TransformerBlock, AxialTransformerBlock)
 def token_grid(model, images=None):
     """Return `(rows, columns)` of the patches of a model, or `None` for a ResNet.
 
-    For a model of any size, the grid follows from `images`, an array.
+    If the model takes images of any size, the grid follows from the array `images`.
     """
     check_backbone(model)
     for layer in _layers_of(model, PatchEmbedding):
         shape = getattr(images, "shape", ())
         if layer.grid_size is None and len(shape) != 4:
             raise ValueError(
-                "`model` must be of one image size, as `keras_vit.resize` makes it, unless "
-                f"`images` are an array. Received: the model {model.name!r} of any size"
+                "`model` must be of one image size, as from `keras_vit.resize`, unless `images` is "
+                f"an array. Received: {model.name!r}, which takes images of any size"
             )
         return layer.grid_size or grid_size(tuple(shape[1:3]), token_stride(model))
     return None
 
 
 def stored_grid(model):
-    """Return the `token_grid` of a model; for any size, the grid of its position embeddings."""
+    """Return `token_grid`; if the image size is not fixed, the grid of the position embeddings."""
     grids = [layer.grid_size for layer in _layers_of(model, (PatchEmbedding, *POSITION_LAYERS))]
     return next(filter(None, grids), None)
 
 
 def stored_size(model):
-    """Return the image size of a model; for any size, the size its position embeddings fit."""
+    """Return the image size; if it is not fixed, the size that the position embeddings fit."""
     size, stride = tuple(model.inputs[0].shape[1:3]), token_stride(model)
     sides = zip(stored_grid(model) or default_grid(stride), stride, strict=True)
     return tuple(n * pixels for n, pixels in sides) if None in size else size
@@ -64,7 +64,7 @@ def token_stride(model):
     """
     for layer in _layers_of(model, PatchEmbedding):
         if layer.grid_size is None:
-            # A hybrid's ResNet comes before the patches; the layers of pyramids have strides, too.
+            # Only the strides of a hybrid's ResNet count. Layers of pyramids have strides, too.
             resnet = [x for x in model.layers if x.name.startswith(("root_", "stage_"))]
             factor = math.prod(int(np.max(getattr(x, "strides", 1))) for x in resnet)
             return tuple(factor * pixels for pixels in layer.patch_size)
@@ -95,7 +95,7 @@ def check_classifier(model):
     """Return the number of classes of a model that maps RGB images to logits.
 
     Raises:
-        ValueError: if the model does anything else.
+        ValueError: if the model does not map RGB images to logits.
     """
     check_backbone(model)
     head, logits = model.layers[-1], model.outputs[0].shape
@@ -116,7 +116,7 @@ def is_segmenter(model):
 
 
 def output_name(model):
-    """Return the name of a model's output: `logits`, or `features` without a head."""
+    """Return the name of a model's output: `logits`, or `features` if the model has no head."""
     return "logits" if model.layers[-1].name in ("head", "logits") else "features"
 
 
@@ -127,7 +127,7 @@ def has_zero_head(model):
 
 
 def warn_of_zero_head(num_classes):
-    """Log that a classifier is not trained."""
+    """Log a warning that a classifier is not trained."""
     logging.getLogger("keras_vit").warning(
         "all images have the same logits of the %d classes: the kernel of the model's head is "
         "zero, so it is not trained",
@@ -141,14 +141,14 @@ def find_blocks(model):
     Blocks of a segmenter's decoder are left out.
 
     Raises:
-        ValueError: if it has none.
+        ValueError: if the model has no Transformer blocks.
     """
     check_backbone(model)
     blocks = [x for x in _layers_of(model, BLOCKS) if not x.name.startswith("decoder_")]
     if not blocks:
         raise ValueError(
             "`model` must have `TransformerBlock` layers: a ResNet has no attention. "
-            f"Received: the model {model.name!r} without any"
+            f"Received: the model {model.name!r}, which has no such layers"
         )
     return blocks
 
@@ -159,7 +159,7 @@ def has_blocks(model):
 
 
 def attention_names(blocks):
-    """Return the names of attention layers: one per block, but two of an axial block."""
+    """Return the names of attention layers: one per block, or two per axial block."""
     names = []
     for block in blocks:
         axes = AXES if isinstance(block, AxialTransformerBlock) else ()
@@ -168,7 +168,7 @@ def attention_names(blocks):
 
 
 def find_attention_pooling(model):
-    """Return a list of the layers that pool patches by attention: one, or none."""
+    """Return a list with the layer that pools patches by attention; empty if there is none."""
     return _layers_of(model, MultiHeadAttentionPooling)
 
 
@@ -205,14 +205,14 @@ def has_positions(model):
 def position_table(model):
     """Return the position embeddings of a model, float64 `(tokens, width)`.
 
-    Rows of the class token and of registers come first. If each block has its own embeddings, the
-    table is that of the first block.
+    The embeddings of the class token and of registers come first. If blocks have separate
+    embeddings, the embeddings before the first block are returned.
     """
     check_backbone(model)
     for layer in _layers_of(model, POSITION_LAYERS):
         return _to_numpy(layer.table_of())[0]
     raise ValueError(
-        f"`model` must have position embeddings. Received: the model {model.name!r} without them"
+        f"`model` must have position embeddings. Received: {model.name!r}, which has none"
     )
 
 
@@ -224,7 +224,7 @@ def group_norms(model):
 def named_weights(model):
     """Return the variables of a model by the name of the layer and the path in the layer.
 
-    Whole paths differ between copies if one of them was made in a name scope.
+    `variable.path` could not be used to match copies: it depends on the name scope of the model.
     """
     return {
         f"{layer.name}/{path}": variable
@@ -238,5 +238,5 @@ def _layers_of(model, kind):
 
 
 def _to_numpy(variable):
-    # NumPy has no bfloat16 of its own.
+    # NumPy has no bfloat16.
     return ops.convert_to_numpy(ops.cast(variable, "float32")).astype("float64")

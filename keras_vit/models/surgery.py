@@ -13,7 +13,7 @@ from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, Patch
 from keras_vit.layers.layer import (
     LORA_KERNELS,
     Dense,
-    KeepsSublayers,
+    RecordsFrozenOrQuantized,
     all_layers,
     frozen_paths,
     restore_frozen,
@@ -43,19 +43,19 @@ from keras_vit.models.vit import check_grid
 
 
 def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
-    """Make a model with the same backbone and a new linear head, zero at the start.
+    """Make a model with the same backbone and a new linear head, whose weights are zero.
 
     The layers of a pre-training head (`projection`, `pre_logits`) are dropped. The backbone's
-    variables are copies: training the new model does not change the given one. Frozen layers and
-    variables of the backbone stay frozen; the new head is trained. If the model has a
+    variables are copies: training the new model does not change `model`. Frozen layers and
+    variables of the backbone stay frozen, and the new head is trained. If the model has a
     distillation token, the new head has two classifiers.
 
     Args:
-        model: a model of this package, built, tuned or reloaded.
-        num_classes: classes of the new head; 0 for no head.
+        model: a model of this package, new, trained or loaded.
+        num_classes: number of classes of the new head; 0 for no head.
 
     Returns:
-        A model of the class of the given one, not compiled.
+        A model of the class of `model`, not compiled.
 
     Raises:
         ValueError: if the model has no backbone or is a segmenter.
@@ -92,26 +92,28 @@ def resize(
 ) -> keras.Model:
     """Make a model for another image or patch size, with position embeddings interpolated in 2-D.
 
-    A ResNet has no position embeddings, and takes any image size. All other variables are copies:
-    training the new model does not change the given one. Frozen layers and variables stay frozen.
+    A ResNet has no position embeddings, and takes any image size. The new model has copies of the
+    variables: training it does not change `model`. Frozen layers and variables stay frozen.
 
     Args:
-        model: a model of this package, built, tuned or reloaded.
-        image_size: int or `(height, width)`; multiples of the patch size, in a hybrid times the
-            ResNet's stride. `None` for any such size: the model interpolates its position
-            embeddings in each call. With `patch_size`, `None` keeps the size of the model.
-        patch_size: int or `(height, width)`; the kernel of the patches is changed by
-            `resize_patch_kernel`, and the position embeddings as in FlexiViT. `None` for that of
-            the model, whose position embeddings are interpolated bilinearly, as in the ViT paper;
-            relative ones by `keras_vit.models.interpolation.resize_relative_embedding`.
+        model: a model of this package, new, trained or loaded.
+        image_size: int or `(height, width)`, multiples of the patch size; in a hybrid, multiples of
+            the patch size times the ResNet's stride. `None` if images may have any such size: the
+            model then interpolates its position embeddings in each call. If `patch_size` is given,
+            `None` keeps the image size.
+        patch_size: int or `(height, width)`, to change the kernel of the patch embedding by
+            `resize_patch_kernel`, and to interpolate position embeddings as in FlexiViT. `None`
+            keeps the patch size, and interpolates position embeddings bilinearly, as in the ViT
+            paper. For relative position embeddings, see
+            `keras_vit.models.interpolation.resize_relative_embedding`.
 
     Returns:
-        A model of the class of the given one, not compiled.
+        A model of the class of `model`, not compiled.
 
     Raises:
-        ValueError: if the patches do not tile the image, the model is not of this package, a
-            ResNet is to have patches, or a model with rotary or relative positions or axial blocks
-            is to take any size.
+        ValueError: if the patches do not tile the image, the model is not of this package,
+            `patch_size` is given for a ResNet, or images of any size are requested for a model with
+            rotary or relative position embeddings or axial blocks.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929); FlexiViT (arXiv 2212.08013).
@@ -129,7 +131,7 @@ def resize(
 def resize_by(method, model, image_size=None, patch_size=None):
     """Resize a model as `resize` does, with a `method` of `resize_position_embedding`.
 
-    With a `patch_size` the method is FlexiViT's.
+    With a `patch_size`, `method` is ignored, and position embeddings are resized as in FlexiViT.
     """
     check_backbone(model)
     model = with_float_kernels(model)
@@ -145,38 +147,38 @@ def resize_by(method, model, image_size=None, patch_size=None):
         if not any(isinstance(layer, PatchEmbedding) for layer in model.layers):
             raise ValueError(f"`patch_size` must be None for a ResNet. Received: {patch_size!r}")
     stride, stored = _new_stride(model, changes.get("patch_size")), stored_grid(model)
-    is_free = None in shape
-    grid = stored if is_free else grid_size(tuple(shape), stride)
+    takes_any_size = None in shape
+    grid = stored if takes_any_size else grid_size(tuple(shape), stride)
 
     def layer(old):
         new = {}
         if isinstance(old, PatchEmbedding) and patch_size is not None:
             new["patch_size"] = changes["patch_size"]
         if isinstance(old, POSITION_LAYERS):
-            new["patch_size"], new["grid_size"] = stride if is_free else None, grid
+            new["patch_size"], new["grid_size"] = stride if takes_any_size else None, grid
             if isinstance(old, AddPositionEmbedding):
                 num_prefix_tokens = old.embedding.shape[1] - math.prod(stored)
-                new["num_prefix_tokens"] = num_prefix_tokens if is_free else 0
-                new["grid_size"] = grid if is_free else None
+                new["num_prefix_tokens"] = num_prefix_tokens if takes_any_size else 0
+                new["grid_size"] = grid if takes_any_size else None
         if isinstance(old, BLOCKS):
             config = old.get_config()
             names = [name for name in config if name.endswith("grid_size") and config[name]]
             if names:
-                check_grid(None if is_free else grid)
+                check_grid(None if takes_any_size else grid)
             new |= dict.fromkeys(names, grid)
         return copy_layer(old, **new)
 
     def call(new, *args, **options):
         if isinstance(new, POSITION_LAYERS):
             options.pop("images", None)
-            args = (*args[:1], images) if is_free else args[:1]
+            args = (*args[:1], images) if takes_any_size else args[:1]
         return new(*args, **options)
 
     method = method if patch_size is None else "linear"
     resized = copy_model(model, layer, images=images, call=call, method=method)
     copy_attributes(model, resized, **changes)
     if isinstance(resized, ImageModel) and resized.input_shape != model.input_shape:
-        # A model of any size has the size that its positions are stored for.
+        # If a model takes images of any size, its size is the one its position embeddings fit.
         resized.image_spec = model.image_spec.at(stored_size(resized), stored_size(model))
     return resized
 
@@ -184,11 +186,11 @@ def resize_by(method, model, image_size=None, patch_size=None):
 def freeze_blocks(model: keras.Model, num_blocks: int) -> None:
     """Freeze the first blocks of a Vision Transformer, and all layers before them.
 
-    The embeddings, and the ResNet of a hybrid, are frozen with the blocks; position embeddings that
-    all blocks share are frozen with the first. All other layers are trained, even if they were
-    frozen before. Compile the model after this call.
+    Freezing the first block also freezes the ResNet of a hybrid, the patch embedding, and the
+    position embeddings, even if all blocks share them. All other layers are trained, even if they
+    were frozen before. Compile the model after this call.
 
-    Surgery and files keep what is frozen:
+    Copies and files of the model keep what is frozen as follows:
 
     - `keras_vit.resize`, `keras_vit.replace_head` and `keras_vit.from_checkpoint` of a `.keras`
       file keep frozen layers and variables. A new head is trained.
@@ -196,13 +198,13 @@ def freeze_blocks(model: keras.Model, num_blocks: int) -> None:
       of all sublayers and variables of this package's layers. For Keras's own layers (the norms
       outside the blocks, `pre_logits` and `head`) a file does not record single frozen variables.
     - `keras.models.clone_model` only keeps `trainable` of layers. Files of other formats do not
-      record it.
-    - A run of a recipe trains all but its `frozen_blocks`, whatever is frozen in the model that it
-      starts from.
+      record `trainable`.
+    - Training by a recipe freezes only the recipe's `frozen_blocks`, whatever is frozen in the
+      starting model.
 
     Args:
         model: a Vision Transformer of this package.
-        num_blocks: number of blocks; 0 to train everything.
+        num_blocks: number of blocks to freeze; 0 to train all layers.
 
     Raises:
         ValueError: if `num_blocks` is not an integer, or the model has fewer blocks.
@@ -253,9 +255,10 @@ def lora_layers(model):
 
 
 def with_float_kernels(model):
-    """Return a model, or an equivalent new one without LoRA and with float kernels.
+    """Return an equivalent model without LoRA and with float kernels; `model` does not change.
 
-    All layers of a new model are trained. The given model does not change.
+    If `model` has neither LoRA nor quantized kernels, `model` itself is returned. Otherwise a new
+    model is returned, in which nothing is frozen.
     """
     kernels = float_kernels(model)
     if not kernels:
@@ -274,7 +277,7 @@ def with_float_kernels(model):
 
 
 def float_kernels(model):
-    """Return the `float_kernel` of the layers with LoRA or quantized kernels, by its path."""
+    """Return the `float_kernel` of each layer with LoRA or a quantized kernel, by path."""
     return {
         f"{part.path}/kernel": float_kernel(part)
         for part in all_layers(model)
@@ -299,7 +302,7 @@ def base_kernel(layer):
     kernel = ops.cast(kernel, "float32")
     if getattr(layer, "kernel_zero", None) is None:
         return kernel / layer.kernel_scale
-    # Groups of rows have scales and zeros of their own.
+    # Each group of rows has a separate scale and zero point.
     groups = ops.cast(layer.g_idx, "int32")
     scale, zero = (
         ops.take(ops.cast(values, "float32"), groups, axis=0)
@@ -309,15 +312,15 @@ def base_kernel(layer):
 
 
 def copy_layer(layer, **changes):
-    """Return a layer with the same arguments, except for changes.
+    """Return a new layer with the same constructor arguments, except for changes.
 
-    Its kernels are quantized like those of the layer, unless `dtype` is changed.
+    Kernels that are quantized in `layer` are quantized in the new layer, unless `dtype` is changed.
     """
     new = type(layer).from_config({**layer.get_config(), **changes})
-    if isinstance(layer, KeepsSublayers) and "dtype" not in changes and dense_layers(layer):
-        config = layer.get_build_config()
-        if "quantized" in config:
-            new.build_from_config(config)
+    has_record = isinstance(layer, RecordsFrozenOrQuantized) and "dtype" not in changes
+    config = layer.get_build_config() if has_record and dense_layers(layer) else {}
+    if "quantized" in config:
+        new.build_from_config(config)
     return new
 
 
@@ -331,19 +334,20 @@ def copy_model(
     method="bilinear",
     keeps_frozen=True,
 ):
-    """Copy a model, with its weights and what is frozen.
+    """Copy a model, its weights, and which layers and variables are frozen.
 
     Args:
         model: a Functional model.
-        layer: function from a layer to the layer of the copy.
-        images: the input of the copy; `None` for one like that of the model.
+        layer: function that takes a layer of the model and returns the layer of the copy.
+        images: the input of the copy; `None` for an input like the input of the model.
         call: function that calls a layer of the copy, as in `keras.models.clone_model`.
-        values: values by the paths of variables, instead of those of the model.
+        values: values to use instead of the model's, by the paths of the model's variables.
         method: how position embeddings are resized, see `resize_position_embedding`.
-        keeps_frozen: whether the layers and variables that are frozen in the model are frozen.
+        keeps_frozen: whether layers and variables that are frozen in the model are frozen in the
+            copy.
 
     Returns:
-        A model of the class of the given one, without metadata: see `copy_attributes`.
+        A model of the class of `model`, without metadata: see `copy_attributes`.
     """
     inputs = images
     if images is not None:
@@ -362,7 +366,7 @@ def copy_model(
 def keep_frozen(model, new, has_new_head=False):
     """Freeze the same layers and variables in a new model as in the model it was made from.
 
-    A new head is trained.
+    If the new model has a new head, the head is not frozen.
     """
     is_frozen_whole = has_new_head and not model.trainable
     new.trainable = has_new_head or model.trainable
@@ -383,7 +387,7 @@ def _new_stride(model, patch_size):
     if patch_size is None:
         return stride
     (old,) = (layer.patch_size for layer in model.layers if isinstance(layer, PatchEmbedding))
-    # In a hybrid, times the stride of the ResNet.
+    # The stride is the patch size, in a hybrid times the stride of the ResNet, which stays.
     return tuple(s // o * new for s, o, new in zip(stride, old, patch_size, strict=True))
 
 
@@ -401,10 +405,10 @@ def _copy_weights(source, target, values, method):
 
 
 def _resized(old, new, layer, grids, method):
-    """Return the value of a variable, resized for the grid and the patches of a copy."""
+    """Return the value of a variable, resized if a copy has another grid or patch size."""
     is_table = isinstance(layer, (AddPositionEmbedding, AddPositionEmbedding2D))
     if not is_table and old.name != "relative_embedding" and old.shape == new.shape:
-        # A copy, as JAX deletes the buffers of a model in training.
+        # Copied, because a training step on JAX deletes the buffers of the model.
         return ops.copy(old.value)
     value, size = ops.convert_to_numpy(old.value), tuple(new.shape[:2])
     if isinstance(layer, AddPositionEmbedding):
@@ -419,7 +423,7 @@ def _resized(old, new, layer, grids, method):
 
 
 def _keep_mean_of_images(source, target):
-    """Correct the bias: a resized kernel gives the same tokens of the mean image as before."""
+    """Correct the patch bias so that the mean image has the same tokens as before resizing."""
     mean = image_spec_of(source).mean
     layers = [
         model.get_layer(layer.name)

@@ -20,23 +20,23 @@ from keras_vit.models.surgery import (
 def enable_lora(
     model: keras.Model, rank: int, alpha: float | None = None, layers: Sequence[str] | None = None
 ) -> keras.Model:
-    """Return a copy with trainable low-rank matrices and head; all other layers are frozen.
+    """Return a copy of a model with LoRA, which trains low-rank matrices and the head.
 
-    A kernel `W` becomes `W + alpha / rank * A B`. `B` is zero at the start. The kernels may be
-    quantized before or afterwards (QLoRA). `.keras` files keep `W`, `A` and `B`. Functions that
-    return another model, write another format or export the model merge them first, as
-    `merge_lora` does.
+    A kernel `W` becomes `W + alpha / rank * A B`. `B` is zero at the start. All variables except
+    `A`, `B` and the head are frozen. The kernels may be quantized before or afterwards (QLoRA).
+    `.keras` files keep `W`, `A` and `B`. Functions that return another model, write another format
+    or export the model first merge `A` and `B` into `W`, as `merge_lora` does.
 
     Args:
         model: a Vision Transformer of this package; it does not change.
         rank: number of columns of `A` and of rows of `B`.
         alpha: a positive number; `None` for `rank`.
-        layers: names of the layers of a block that get LoRA, of `"query"`, `"key"`, `"value"`,
-            `"output"` (of the attention), `"dense_0"`, `"dense_1"`, in a gated MLP `"gate"`, `"up"`
-            and `"down"`; `None` for all.
+        layers: names of the layers in each block that get LoRA; `None` for all of `"query"`,
+            `"key"`, `"value"`, `"output"` (of the attention), `"dense_0"` and `"dense_1"`, or in a
+            gated MLP `"gate"`, `"up"` and `"down"`.
 
     Returns:
-        A model of the class of the given one, not compiled.
+        A model of the class of `model`, not compiled.
 
     Raises:
         ValueError: if the model has no blocks, has LoRA already or computes in float8, or `layers`
@@ -59,7 +59,7 @@ def enable_lora(
             f"`layers` must be names of {', '.join(names)}. Received: layers={layers!r}"
         )
     if lora_layers(model) or any(layer.quantization_mode == "float8" for layer in dense):
-        raise ValueError("`model` must have no LoRA and no float8. Received: a model with them")
+        raise ValueError("`model` must have no LoRA and no float8. Received: a model with either")
     blocks = [block.name for block in find_blocks(model)]
     lora = dict.fromkeys(layers, (rank, rank if alpha is None else alpha))
 
@@ -76,11 +76,11 @@ def merge_lora(model: keras.Model) -> keras.Model:
     """Return an equivalent model without LoRA, whose float kernels contain the product of LoRA.
 
     Args:
-        model: a model of `enable_lora`, built, tuned or reloaded; it does not change.
+        model: a model from `enable_lora`, new, trained or loaded; it does not change.
 
     Returns:
-        A model of the class of the given one, not compiled, with all layers trainable. A model
-        without LoRA and with float kernels is returned as it is.
+        A model of the class of `model`, not compiled, with all layers trainable. If `model` has
+        neither LoRA nor quantized kernels, `model` itself is returned.
 
     Example:
     >>> model = keras_vit.enable_lora(keras_vit.ViT_Ti16(num_classes=3, image_size=32), rank=4)
@@ -94,21 +94,22 @@ def quantize(model: keras.Model, mode: str) -> keras.Model:
     """Return a copy of a model whose projections and MLPs have quantized kernels.
 
     The patch projection, the norms and the head stay float. `.keras` files keep quantized models
-    bit for bit. Functions that return another model, write another format or export the model use
-    float kernels of the quantized values.
+    bit for bit. Functions that return another model, write another format or export the model first
+    convert the quantized kernels to float.
 
     Args:
-        model: a model of this package with blocks, also with LoRA; it does not change.
+        model: a model of this package with blocks, with or without LoRA; it does not change.
         mode: as in `keras.Model.quantize`: `"int8"` (kernels and inputs), `"int4"` (kernels, with
-            a scale per 128 rows) or `"float8"` (float32 kernels, which each call rounds to 8 bits
-            by scales that training updates: for accelerators, it saves no memory).
+            a scale per 128 rows) or `"float8"` (kernels are stored in float32, and each call rounds
+            them to 8 bits with scales that training updates; it is meant for accelerators, and
+            saves no memory).
 
     Returns:
-        A model of the class of the given one, not compiled.
+        A model of the class of `model`, not compiled.
 
     Raises:
-        ValueError: if `mode` is unknown, or the model has no such layers, is quantized already, or
-            has LoRA and is to compute in float8.
+        ValueError: if `mode` is unknown or is `"float8"` for a model with LoRA, or the model has no
+            Transformer blocks or is already quantized.
 
     Example:
     >>> model = keras_vit.vision_transformer(4, 32, 1, 2, 64, num_classes=3, image_size=16)

@@ -1,4 +1,4 @@
-"""The table of architectures."""
+"""The table of variants, which are architectures with a name, and functions to find variants."""
 
 import ast
 
@@ -41,20 +41,21 @@ VARIANTS = (
     # SigLIP 2 (arXiv 2502.14786).
     _vit("ViT_So400m16", 16, 1152, 27, 16, 4304),
     _vit("ViT_giantopt16", 16, 1536, 40, 16, 6144),
-    # DINOv3 (arXiv 2508.10104), whose other models have the sizes of S16, B16 and L16.
+    # DINOv3 (arXiv 2508.10104). Its other models have the sizes of ViT_S16, ViT_B16 and ViT_L16.
     _vit("ViT_Splus16", 16, 384, 12, 6, 1536, gated_mlp=True),
     _vit("ViT_Hplus16", 16, 1280, 32, 20, 5120, gated_mlp=True),
     _vit("ViT_7B16", 16, 4096, 40, 32, 8192, gated_mlp=True),
-    # Hybrids. Section 3.1 of the ViT paper: B and L on the last stage of a ResNet-50 (32), or on
-    # its third stage with the units of the fourth added (16). The others are AugReg's, from
-    # `vit_jax/configs/models.py`; R_Ti16 has only the root, and one token stands for 32 pixels.
+    # Hybrids. As in section 3.1 of the ViT paper, R50_B32 and R50_L32 use the four stages of a
+    # ResNet-50. R50_B16 and R50_L16 use three stages, and add the units of the fourth to the third.
+    # The other hybrids are AugReg's, from `vit_jax/configs/models.py`. R_Ti16 has only the root of
+    # a ResNet, and one token represents 32 x 32 pixels.
     _vit("R_Ti16", 8, 192, 12, 3, 768, ()),
     _vit("R26_S32", 1, 384, 12, 6, 1536, (2, 2, 2, 2)),
     _vit("R50_B32", 1, 768, 12, 12, 3072, (3, 4, 6, 3)),
     _vit("R50_B16", 1, 768, 12, 12, 3072, (3, 4, 9)),
     _vit("R50_L32", 1, 1024, 24, 16, 4096, (3, 4, 6, 3)),
     _vit("R50_L16", 1, 1024, 24, 16, 4096, (3, 4, 9)),
-    # BiT (arXiv 1912.11370), and its other sizes in the ViT paper.
+    # BiT (arXiv 1912.11370), including sizes of BiT that only the ViT paper has.
     _bit("BiT_R50x1", (3, 4, 6, 3), 64),
     _bit("BiT_R50x2", (3, 4, 6, 3), 128),
     _bit("BiT_R50x3", (3, 4, 6, 3), 192),
@@ -68,12 +69,12 @@ VARIANTS = (
 
 
 def list_variants() -> tuple[Options, ...]:
-    """Return the table of architectures.
+    """Return the table of variants.
 
     Returns:
-        A tuple of rows, each with a `name`: plain Vision Transformers by width and then by sequence
-        length, those of later papers, hybrids (all `VitOptions`), and BiT ResNets
-        (`ResNetOptions`). Rows have no image size.
+        A tuple of options, each with a `name` and without an image size. First come plain Vision
+        Transformers by width and then by sequence length, then Vision Transformers of later papers,
+        then hybrids (all `VitOptions`), and last BiT ResNets (`ResNetOptions`).
 
     Example:
     >>> [row.name for row in keras_vit.list_variants()][:3]
@@ -83,10 +84,10 @@ def list_variants() -> tuple[Options, ...]:
 
 
 def find_variant(name: str) -> Options:
-    """Return the row with a name.
+    """Return the options of the variant with a name.
 
-    Arguments in parentheses after the name change its sizes, as in Python; the name of the new row
-    lists the sizes that differ from the table.
+    Sizes may be changed by arguments in parentheses after the name, as in Python. The `name` of the
+    returned options then lists the sizes that differ from the table.
 
     Example:
     >>> find_variant("ViT_Ti16").depth, find_variant("ViT_Ti16(patch_size=4, depth=6)").depth
@@ -103,7 +104,7 @@ def find_variant(name: str) -> Options:
 
 
 def with_sizes(row, changes):
-    """Return a row with other sizes; its name lists them in parentheses."""
+    """Return a variant with changed sizes, which the new name lists in parentheses."""
     base = find_variant(builder_name(row))
     changed = row.replace(**changes, name=base.name)
     values = {name: (getattr(changed, name), getattr(base, name)) for name in vars(changed)}
@@ -116,11 +117,11 @@ def _short(name, value):
 
 
 def _with_arguments(row, text):
-    """Return the row that a text such as `"ViT_Ti16(depth=6)"` describes."""
+    """Return the variant that a text such as `"ViT_Ti16(depth=6)"` describes."""
     try:
         call = ast.parse(text, mode="eval").body
         if not call.keywords or call.args:
-            raise ValueError("there must be keyword arguments alone")
+            raise ValueError("only keyword arguments are allowed")
         changes = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
         check_options(row.name, changes, row.sizes)
         return with_sizes(row, changes)
@@ -132,7 +133,7 @@ def _with_arguments(row, text):
 
 
 def builder_name(row):
-    """Return the name of a row without the changes in parentheses."""
+    """Return the name of a variant without the changed sizes in parentheses."""
     return row.name.partition("(")[0]
 
 
@@ -148,9 +149,9 @@ def match_variant(options: Options) -> Options | None:
 
 
 def size_differences(row, options):
-    """Return the sizes that differ between options and a variant, as pairs by name.
+    """Return `{name: (size, size of the variant)}` for the sizes that differ.
 
-    If one is a ResNet and the other a Transformer, the only name is `"family"`.
+    If one of the two is a ResNet and the other is a Transformer, the only name is `"family"`.
     """
     if type(row) is not type(options):
         families = ("a ResNet", "a Vision Transformer")

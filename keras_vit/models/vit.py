@@ -1,4 +1,4 @@
-"""Vision Transformers, plain and on a ResNet, as Functional Keras models."""
+"""Vision Transformers, plain and hybrid (on a ResNet), as Functional Keras models."""
 
 import functools
 import inspect
@@ -30,7 +30,7 @@ from keras_vit.models.options import (
 )
 from keras_vit.models.resnet import hybrid_maps, resnet
 
-# Layers that add position embeddings, by the option.
+# Layers that add position embeddings, by the value of the option `position_embedding`.
 ADDED_POSITIONS = {
     "learned": AddPositionEmbedding,
     "learned2d": AddPositionEmbedding2D,
@@ -39,7 +39,7 @@ ADDED_POSITIONS = {
 
 
 def vision_transformer(*options: Any, **fields: Any) -> ImageModel:
-    """Build a Vision Transformer of any size.
+    """Build a Vision Transformer of any depth, width and patch size.
 
     The model takes images `(batch, height, width, channels)`, float, in [-1, 1] (see
     `keras_vit.preprocess`), and returns logits `(batch, num_classes)` in float32. Its layers are
@@ -48,8 +48,8 @@ def vision_transformer(*options: Any, **fields: Any) -> ImageModel:
     `root_conv`, `root_norm`, `root_pool`, `stage_1_unit_1` ...
 
     Args:
-        *options: a `keras_vit.models.VitOptions`, or the first of its fields.
-        **fields: its other fields, or changes of them.
+        *options: a `keras_vit.models.VitOptions`, or values for the first of its fields.
+        **fields: values for other fields. They replace the values in a given `VitOptions`.
 
     Returns:
         A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
@@ -59,8 +59,8 @@ def vision_transformer(*options: Any, **fields: Any) -> ImageModel:
             is not in [0, 1), an option is unknown, or two options exclude each other.
 
     Reference:
-        "An Image is Worth 16x16 Words", arXiv 2010.11929; hybrids: its section 3.1; positions and
-        their placement: its appendix D.4; axial blocks: D.6.
+        "An Image is Worth 16x16 Words", arXiv 2010.11929. Hybrids are in section 3.1, position
+        embeddings and where they are added in appendix D.4, and axial blocks in appendix D.6.
 
     Example:
     >>> model = keras_vit.vision_transformer(
@@ -112,7 +112,7 @@ def _positions(o, images):
     @functools.cache
     def layer(name):
         options = {"dtype": o.dtype, "name": name}
-        # One embedding per token needs no grid if there is one image size.
+        # A table with one embedding per token needs no grid if the image size is fixed.
         if o.grid is None or o.position_embedding != "learned":
             options |= {"grid_size": o.grid or default_grid(o.stride), **prefix}
         if o.grid is None:
@@ -122,8 +122,8 @@ def _positions(o, images):
     def add(tokens, index=0):
         if o.position_embedding not in ADDED_POSITIONS:
             return tokens
-        is_own = index and o.position_placement == "every_layer"
-        add_to = layer(f"position_embedding_{index}" if is_own else "position_embedding")
+        is_separate = index and o.position_placement == "every_layer"
+        add_to = layer(f"position_embedding_{index}" if is_separate else "position_embedding")
         return add_to(tokens) if o.grid else add_to(tokens, images)
 
     return add
@@ -152,7 +152,7 @@ def _embed(patches, o, add_positions):
 
 
 def _block(o, index):
-    """Return a block with the options that are arguments of its layer."""
+    """Return a Transformer block, whose arguments are the options of the same name."""
     kind = AxialTransformerBlock if o.axial else TransformerBlock
     names = inspect.signature(TransformerBlock).parameters
     options = {name: value for name, value in vars(o).items() if name in names}
@@ -169,7 +169,7 @@ def _block(o, index):
 
 
 def check_grid(grid):
-    """Raise `ValueError` if there is no grid for layers that need one."""
+    """Raise `ValueError` if the grid is `None`; called for layers that need a grid."""
     if grid is None:
         raise ValueError(
             "`image_size` must be given for rotary or relative positions and axial attention. "
@@ -215,7 +215,8 @@ def build_model(options):
 def variable_shapes(options):
     """Return the shapes of the variables of a model with these options, by path.
 
-    Only one block, and two units per stage of a ResNet, are built; the others have their shapes.
+    Only one block, and two units per stage of a ResNet, are built. The shapes in the other blocks
+    and units are the same.
     """
     copies, name = {}, "stages" if is_resnet(options) else "resnet_stages"
     units = getattr(options, name) or ()

@@ -67,7 +67,7 @@ def open_run(workdir, settings, may_differ=(), resume=False):
         settings = {**settings, "keras": keras.__version__, "backend": backend}
         options = {"file": RUN_FILE, "may_differ": (*MAY_DIFFER, *may_differ), "scratch": SCRATCH}
         run = stack.enter_context(RunDir(workdir, settings, resume, **options).open())
-        begun_on = run.before.get("backend", backend)
+        begun_on = run.recorded.get("backend", backend)
         if begun_on != backend:
             logging.getLogger("keras_vit").warning(
                 "the run began on %s and resumes on %s: random numbers and results will differ",

@@ -198,7 +198,7 @@ def train(
         fit.fit(state)
         run.add({"has_ended": True})
         assign_averages(fit.task.model)
-        if not run.before.get("has_ended"):
+        if not run.recorded.get("has_ended"):
             _report_skipped(run, fit.train, fit.validation)
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)
 

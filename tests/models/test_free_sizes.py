@@ -179,7 +179,7 @@ def test_incomplete_patches_are_refused_in_a_graph():
         (lambda: masked_patch_predictor(free()), "`model` must be of one image size"),
         (
             lambda: keras_vit.AddPositionEmbedding((4, 4), 4)(np.ones((1, 16, 8))),
-            "the call have images",
+            "be called with images",
         ),
     ],
 )
