@@ -250,7 +250,7 @@ class _Reader:
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
             )
-            .map(self._check_and_mix)
+            .map(self._make_batch)
         )
 
     def _examples(self, number):
@@ -339,7 +339,7 @@ class _Reader:
             self.make_image(encoded, seed)
         self.skipped.add(int(number), reason)
 
-    def _check_and_mix(self, positions, numbers, images, labels):
+    def _make_batch(self, positions, numbers, images, labels):
         self._check_labels(numbers, labels)
         if self.dataset.one_hot and labels.shape.rank == 1:
             labels = tf.one_hot(labels, len(self.source.class_names))

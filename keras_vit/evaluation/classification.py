@@ -165,8 +165,7 @@ def check_same_classes(model_names, data_names, must_be_equal):
     # If the dataset has synsets, names cannot be compared.
     if different and not all(re.fullmatch(r"n\d{8}", name) for name in data_names):
         logging.getLogger("keras_vit").warning(
-            "the names of classes differ, so classes are matched by their order: %r is %r",
-            *different[0],
+            "names of classes differ; classes are matched by their order: %r is %r", *different[0]
         )
 
 

@@ -198,7 +198,7 @@ def _embeddings(options):
 
 
 def _kept_maps(options):
-    """Count the numbers that the ResNet of a model keeps for the backward pass; 0 without ResNet."""
+    """Count the numbers that a model's ResNet keeps for the backward pass; 0 without ResNet."""
     stages, width = _resnet_of(options)
     if stages is None:
         return 0
@@ -240,10 +240,9 @@ def _convolutions(options):
             channels, stride_in = 4 * filters, stride
 
 
-def _resnet_of(options):
+def _resnet_of(net):
     """Return the stages (`None` without ResNet) and the width of the ResNet of a model."""
-    prefix = "" if is_resnet(options) else "resnet_"
-    return getattr(options, f"{prefix}stages"), getattr(options, f"{prefix}width")
+    return (net.stages, net.width) if is_resnet(net) else (net.resnet_stages, net.resnet_width)
 
 
 def _out_channels(options):

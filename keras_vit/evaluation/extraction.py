@@ -104,7 +104,7 @@ def _key(extractor, *settings):
 
 
 def _read(path, key):
-    """Read features and labels; return `None` if the file is missing or damaged, or `key` differs."""
+    """Read features and labels; return `None` for a missing or damaged file, or another key."""
     log = logging.getLogger("keras_vit")
     if not path.exists():
         return None

@@ -27,8 +27,7 @@ from keras_vit.models.inference import for_inference, update_inference_copy
 SHOTS = (1, 5, 10, 25)
 SEEDS = (0, 1, 2)
 ALL = "all"
-# `BIAS_CONSTANT` of `evaluators/fewshot_lsr.py`: an input that is large, so that the weight of the
-# bias is small and hardly regularized.
+# `BIAS_CONSTANT` of `fewshot_lsr.py`: large, so that the weight of the bias is hardly regularized.
 _BIAS = 100.0
 # As in DINO's `eval_knn.py`.
 _NEIGHBORS, _TEMPERATURE = 20, 0.07
@@ -55,9 +54,8 @@ def evaluate_fewshot(
 
     Args:
         model: a model of this package, with or without a head.
-        name: name of a dataset, as in `keras_vit.data.load`; or a pair of datasets from `load` (or
-            of their `info.dataset`): labelled images are chosen from the first dataset, and images
-            of the second dataset are classified.
+        name: name of a dataset, as in `keras_vit.data.load`; or two datasets from `load` (or
+            their `info.dataset`): images of the second are classified by those of the first.
         train_split: the split from which labelled images are chosen.
         test_split: the split whose images are classified.
         shots: as in `fewshot_accuracies`.
@@ -135,9 +133,9 @@ def fewshot_accuracies(
         seeds: seeds of the random choice. With `"all"`, only the first seed is used, because there
             is no choice.
         method: `"least-squares"`, `"knn"` or `"linear-probe"`.
-        l2: strength of the L2 regularization. For least squares, the weight of the squared
-            parameters relative to the sum of the squared errors, by default 1024 as in big_vision;
-            for the linear probe, the inverse of scikit-learn's `C`, by default 1. Not for `"knn"`.
+        l2: for least squares, the weight of the squared parameters relative to the sum of the
+            squared errors, by default 1024 as in big_vision; for the linear probe, the inverse of
+            scikit-learn's `C`, by default 1. Not for `"knn"`.
 
     Returns:
         A dictionary from `(shots, seed)` to the accuracy on all test examples.
@@ -177,7 +175,7 @@ def choose_examples(labels, num_classes, shots, seed):
 
 
 def summary_rows(accuracies):
-    """Return one row of strings per number of shots: shots, mean and deviation, and count of seeds."""
+    """Return rows of strings, one per number of shots: shots, mean and deviation, seeds."""
     rows = []
     for shots in dict.fromkeys(count for count, _ in accuracies):
         values = [value for (count, _), value in accuracies.items() if count == shots]
@@ -208,9 +206,8 @@ class FewshotAccuracy:
     """Measure the few-shot accuracy of a model repeatedly during its training.
 
     The accuracy is computed as in `evaluate_fewshot` with least squares, from the representation
-    before the head (after the layer `pre_logits`, if the model has it). Call the object with a
-    model to get a function that measures the accuracy, as
-    `keras_vit.training.callbacks.MeasureRegularly` does.
+    before the head (after the layer `pre_logits`, if there is one). Call the object with a model to
+    get a function that measures, as `keras_vit.training.callbacks.MeasureRegularly` does.
 
     The first measurement decodes the train split once, to find the labels. Features are computed
     only for the chosen images and the test split. Decoded images are kept in memory if a split has
@@ -231,10 +228,9 @@ class FewshotAccuracy:
         model: a model of this package with a fixed image size, with or without a head.
 
     Call returns:
-        A function without arguments that returns a dictionary. `"fewshot_5shot"` is the mean
-        accuracy over the seeds with 5 shots, from 0 to 1. With several seeds,
-        `"fewshot_5shot_std"` is the standard deviation (n - 1). Values are NaN if features are not
-        finite.
+        A function without arguments that returns a dictionary: `"fewshot_5shot"` is the mean
+        accuracy over the seeds with 5 shots, and, with several seeds, `"fewshot_5shot_std"` is the
+        standard deviation (n - 1). Values are NaN if features are not finite.
 
     Raises:
         ValueError: if an argument is out of range, the dataset cannot be loaded, or, in the call,
@@ -338,7 +334,7 @@ def _labels(batches):
 
 
 def _images(batches):
-    """Return a dataset of only the images; cache it in memory if it has at most `MOST_KEPT` bytes."""
+    """Return a dataset of only the images, cached in memory if it has at most `MOST_KEPT` bytes."""
     images = batches.map(lambda images, labels: images)
     size = 4 * math.prod(images.element_spec.shape[1:]) * batches.info.num_examples
     return images.cache() if size <= MOST_KEPT else images
@@ -349,8 +345,7 @@ def outputs_function(model):
 
     The function uses the current weights of the model, and all devices of the strategy under which
     the model was built. The model may be divided among the devices. Each process must call the
-    function with the same images. It returns the outputs for all images, an array with one row per
-    image.
+    function with the same images, and gets the outputs for all images, one row per image.
     """
     distribution = keras.distribution.distribution()
     if distribution is None:
@@ -477,8 +472,7 @@ def _check_examples(kind, features, labels, num_classes):
     if len(features) != len(labels) or labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError(
             f"`{kind}_labels` must be as many as `{kind}_features`, from 0 to {num_classes - 1}. "
-            f"Received: {len(labels)} labels from {labels.min()} to {labels.max()}, "
-            f"{len(features)} features"
+            f"Received: {len(labels)} from {labels.min()} to {labels.max()}, for {len(features)}"
         )
     if not np.isfinite(features).all():
         # Without this error, such features would be classified as class 0.

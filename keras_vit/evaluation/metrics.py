@@ -17,7 +17,7 @@ COLUMNS = ("class", "images", "accuracy", "most frequent mistake")
 
 @dataclasses.dataclass(frozen=True)
 class LabelPredictions:
-    """Logits and labels, `(images, classes)`, for a multi-label model with a threshold per class."""
+    """Logits and labels, `(images, classes)`, for a multi-label model with class thresholds."""
 
     class_names: tuple[str, ...]
     thresholds: tuple[float, ...]

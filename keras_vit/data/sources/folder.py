@@ -1,7 +1,7 @@
 """Folders of image files: find classes, splits and images.
 
-If splits are missing, images are divided into splits. This division is recorded in the folder, so
-that no image ever changes its split.
+If splits are missing, images are divided into splits. The folder records this division, so that no
+image ever changes its split.
 """
 
 import collections
@@ -42,9 +42,7 @@ _EXPLANATION = (
 
 
 def folder(path, split, classes=None, shard=(0, 1)):
-    """Find the image files of a split.
-
-    The folder has one folder per class, or one folder per split, with one folder per class.
+    """Find the image files of a split, in one folder per class or in `SPLIT/CLASS/`.
 
     Args:
         path: path of the folder.
@@ -80,15 +78,14 @@ def folder(path, split, classes=None, shard=(0, 1)):
         classes_of_split = {}
         if unknown := sorted(set(_folders(split_folder)) - set(names)):
             raise ValueError(
-                f"Classes in {str(split_folder)!r} must also be in `train`. Received: {unknown}"
+                f"Classes in {str(split_folder)!r} must be those of `train`. Received: {unknown}"
             )
         for class_folder in (split_folder / class_name for class_name in names):
             images, reasons = list_images(class_folder) if class_folder.is_dir() else ([], {})
             if name == "train" and not images:
                 raise ValueError(
-                    "Every class must have images: add images to its folder, or remove the folder. "
-                    f"Received: {str(class_folder)!r} without images. "
-                    f"{describe_left_out(reasons)}".rstrip()
+                    "Every class must have images: add images or remove the folder. Received: "
+                    f"{str(class_folder)!r} without images. {describe_left_out(reasons)}".rstrip()
                 )
             classes_of_split[id_of(class_folder, root)] = [id_of(path, root) for path in images]
             left_out.update(reasons)
@@ -262,8 +259,7 @@ def describe_left_out(left_out):
 def short_names(files):
     """Map each file to its name or, if several files have this name, to its relative path.
 
-    Paths are relative to the common folder and contain no `..`, so they are safe as names of output
-    files.
+    Paths are relative to a common folder, without `..`, so they are safe as names of output files.
     """
     # If links were resolved, two links to one folder would give two files the same name.
     paths = {file: pathlib.Path(os.path.normpath(pathlib.Path(file).absolute())) for file in files}

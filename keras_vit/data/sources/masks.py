@@ -67,9 +67,8 @@ def masks(path, split, shard=(0, 1)):
     counts = collections.Counter(mask for _, mask in pairs)
     if wrong := [i for i, mask in pairs if counts[mask] > 1 or not pathlib.Path(mask).is_file()]:
         raise ValueError(
-            f"Each image of `masks:DIR` needs a mask of its own, a PNG file of the same name in "
-            f"`{MASKS}/`. Received: {len(wrong)} of {len(pairs)} images without one: "
-            f"{name_some(wrong)}"
+            f"Each image of `masks:DIR` must have its own mask, a PNG with its name in `{MASKS}/`. "
+            f"Received: {len(wrong)} of {len(pairs)} images without one: {name_some(wrong)}"
         )
     return from_arrays(
         np.array([SEPARATOR.join(pair) for pair in pairs]),
