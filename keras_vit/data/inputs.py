@@ -64,8 +64,9 @@ def find_images(names, split=None, data_dir=None):
     """Find the images that a user names.
 
     Args:
-        names: list of image files, patterns, and folders, which may contain folders; or such a list
-            for Parquet files; or a list of one name of a dataset, as in `keras_vit.data.load`.
+        names: list of image files, of folders with images at any level, and of patterns of such
+            paths; or the same with Parquet files instead of images; or the name of a dataset, as in
+            `keras_vit.data.load`, as the only entry.
         split: split of the dataset, as in `load`; `None` for all splits.
         data_dir: as in `load`.
 
@@ -85,7 +86,7 @@ def find_images(names, split=None, data_dir=None):
     names = [str(name) for name in names]
     if any(map(is_dataset, names)):
         if len(names) > 1:
-            raise ValueError(f"`images` with a dataset must have one name. Received: {names}")
+            raise ValueError(f"A dataset must be the only name in `images`. Received: {names}")
         (name,) = names
         source = (
             find_source(name, split, data_dir=data_dir)
@@ -101,7 +102,7 @@ def find_images(names, split=None, data_dir=None):
     tables = _parquet_files(names)
     images = parquet_rows(tables) if tables else _image_files(names)
     if not images.num_images:
-        raise ValueError(f"`images` must name an image. Received: {names}, where no image is")
+        raise ValueError(f"`images` must name an image. Received: {names}, without images")
     return images
 
 
@@ -320,7 +321,7 @@ def parquet_rows(paths):
 
 
 class _Stream:
-    """Read ranges of rows. Consecutive ranges continue reading; others start at a row group."""
+    """Read ranges of rows, consecutive ranges without reading a row group twice."""
 
     def __init__(self, groups, starts, columns):
         self._groups, self._starts, self._columns = groups, starts, columns

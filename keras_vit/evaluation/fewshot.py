@@ -54,8 +54,8 @@ def evaluate_fewshot(
 
     Args:
         model: a model of this package, with or without a head.
-        name: name of a dataset, as in `keras_vit.data.load`; or two datasets from `load` (or
-            their `info.dataset`): images of the second are classified by those of the first.
+        name: name of a dataset, as in `keras_vit.data.load`; or a pair of datasets from `load` (or
+            their `info.dataset`): the dataset of the labelled images, and the dataset to classify.
         train_split: the split from which labelled images are chosen.
         test_split: the split whose images are classified.
         shots: as in `fewshot_accuracies`.

@@ -25,7 +25,7 @@ class LabelPredictions:
     labels: np.ndarray
 
     def per_class(self):
-        """Return three arrays: images, average precision (or NaN) and F1 (or NaN) per class."""
+        """Return the number of images, average precision and F1 per class (NaN without images)."""
         precision = average_precision(self.labels, self.logits)
         predicted = scipy.special.expit(self.logits) > np.array(self.thresholds, "float32")
         images, hits = self.labels.sum(axis=0), (predicted & self.labels).sum(axis=0)

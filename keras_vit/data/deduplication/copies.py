@@ -1,4 +1,4 @@
-"""Find copies of images: test images among training images, and copies within one set."""
+"""Find copies of test images among training images, and copies within one dataset."""
 
 import dataclasses
 import itertools

@@ -59,8 +59,8 @@ class HashIndex:
         """Find the nearest hash for each query, within `max_distance`.
 
         Returns:
-            `(indices, distances)`, int64 arrays `(queries,)`: the index of the nearest hash (of
-            several, the lowest index) and its distance, or -1 and -1 if no hash is near enough.
+            `(indices, distances)`, int64 arrays `(queries,)`: the index of the nearest hash (the
+            lowest if several are equally near) and its distance, or -1 and -1 if no hash is near.
         """
         # Equal queries are looked up once.
         rows = np.ascontiguousarray(queries).view(np.dtype((np.void, 2 * WORDS))).ravel()

@@ -153,8 +153,7 @@ def draw_layers(layers, size, seed):
 def random_erasing(share):
     """Return the function of Random Erasing, which fills a rectangle of some images with noise.
 
-    The function takes and returns what the function from `rand_augment` does. `share` is the share
-    of images that are changed.
+    Its arguments and result are as in `rand_augment`. `share` is the share of images to change.
 
     Reference:
         Random Erasing Data Augmentation, arXiv 1708.04896.
@@ -173,7 +172,7 @@ def random_erasing(share):
 def mixing(augmentation):
     """Return a function that applies MixUp or CutMix to a batch.
 
-    If both are set, each batch is changed by one of them, chosen at random.
+    If both are set, one of the two is chosen at random for each batch.
 
     Returns:
         A function of float32 images `(batch, height, width, 3)`, soft labels `(batch, classes)` and

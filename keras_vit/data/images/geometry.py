@@ -38,11 +38,11 @@ class ImageMaker:
     Args:
         image_size: int or `(height, width)`, in pixels.
         preprocessing: the `Preprocessing`.
-        scale: factor of pixel values, for datasets of zeros and ones.
+        scale: factor for pixel values: 255 for images of zeros and ones.
         border: number of pixels to cut off each side of a decoded image.
 
     Raises:
-        ValueError: if the image size is not positive, or larger than the size before the crop.
+        ValueError: if the image size is not positive, or larger than the image before the crop.
     """
 
     image_size: int | tuple[int, int]

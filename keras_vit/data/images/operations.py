@@ -116,7 +116,7 @@ def sharpness(image, factor):
     """Scale the differences from a blurred image by `factor`, except at the border."""
     blurred = tf.saturate_cast(_blur(tf.cast(image, tf.float64)), tf.uint8)
     sharp = _blend(blurred, image[1:-1, 1:-1], factor)
-    # If an image has one row or column, it is the first, and `last_row` or `last_column` is empty.
+    # If an image has only one row (or column), the last one is empty, so that none is repeated.
     last_row, last_column = image[1:][-1:], image[1:-1, 1:][:, -1:]
     middle = tf.concat([image[1:-1, :1], sharp, last_column], axis=1)
     return tf.concat([image[:1], middle, last_row], axis=0)

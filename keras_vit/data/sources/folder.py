@@ -280,7 +280,7 @@ def files_of_split(root, present, name, classes, split):
     Args:
         root: `pathlib.Path` of the folder.
         present: names of the splits that have folders.
-        name: the split with whose folder the files are.
+        name: the split in whose folder the files are.
         classes: as in `divide`.
         split: the requested split, as in `load`.
 

@@ -14,7 +14,7 @@ class DatasetRow:
 
     Args:
         name: name in `load`.
-        builder: name in TensorFlow Datasets, with the configuration if there are several.
+        builder: name in TensorFlow Datasets, with a configuration if the dataset has several.
         splits: dictionary from our names of splits to splits of TensorFlow Datasets; the test split
             is not used for training or for choosing settings.
         num_classes: number of classes.
@@ -26,7 +26,7 @@ class DatasetRow:
             out.
         crop: whether the label stays valid after a crop.
         flip: whether the label stays valid after a flip left and right.
-        scale: factor of pixel values.
+        scale: factor for pixel values: 255 for images of zeros and ones.
         mask: name of the feature with the mask of an image. Pixels have classes from 1 up. `None`
             if there are no masks.
     """

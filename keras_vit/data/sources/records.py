@@ -22,17 +22,18 @@ from keras_vit.data.sources.folder import short_names
 from keras_vit.data.sources.source import Source, log_once, multi_hot, numbered_ids
 from keras_vit.data.sources.splits import SPLIT_NAMES, SPLITS, describe_splits, split_ranges
 
-# Names of the features with the image and with the label. The first name is used by TensorFlow
-# Datasets, the second in the ImageNet files that TensorFlow's scripts write.
+# Names of the features with the image and with the label: first the name in TensorFlow Datasets,
+# then the name in the ImageNet files that TensorFlow's scripts write.
 _IMAGES, _LABELS = ("image", "image/encoded"), ("label", "image/class/label")
 # Names of the file with one class name per line, in this package and in TensorFlow Datasets.
 LABEL_FILES = ("labels.txt", "label.labels.txt")
 # Usual names of TFRecord files.
 _RECORD_NAME = re.compile(r".*(\.(tf_?)?rec(ord)?s?|-\d+-of-\d+)(\.gz)?", re.IGNORECASE)
+# Names of files such as `train-00001-of-00005.tfrecord`.
 _SHARD = re.compile(r"(.*-)\d+-of-(\d+)((?:\.\w+)*)")
-# A split of 70 % gets seven of every ten records. The turn of a record, which is its position
-# modulo 10, determines its split. This order mixes the splits, so that even files with fewer than
-# ten records are divided roughly in proportion.
+# A split of 70 % gets seven of every ten records. The turns of the records of a file count from 0
+# to 9 over and over, and determine their splits. This order of turns mixes the splits, so that even
+# files with fewer than ten records are divided roughly in proportion.
 _TURNS = 10
 _ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
 _FILES_AT_ONCE = 16
@@ -78,7 +79,7 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
     firsts = np.array([_first_turn(file) for file in files], "int64")
 
     def is_wanted(position, ranks, total):
-        """Whether records belong to the split and this worker, in NumPy or TensorFlow."""
+        """Whether records belong to the split and to this worker; for NumPy or TensorFlow."""
         rank = ranks[position % _TURNS]
         return (rank >= 0) & ((position // _TURNS * total + rank) % count == index)
 

@@ -43,7 +43,7 @@ class Source:
         read: function from a payload to the bytes of the image, both string tensors. By default,
             payloads are the bytes of images.
         shuffle_buffer: number of payloads in the shuffle buffer.
-        scale: factor of pixel values, for datasets of zeros and ones.
+        scale: factor for pixel values: 255 for images of zeros and ones.
         border: number of pixels to cut off each side of decoded images.
         path_of: function from the number of an example to its file, if payloads are paths; `None`
             otherwise.
