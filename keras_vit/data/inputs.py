@@ -96,7 +96,7 @@ def find_images(names, split=None, data_dir=None):
         return source_rows(source)
     if split is not None:
         raise ValueError(
-            "`split` can only be given with a dataset, such as `folder:PATH`, not with paths. "
+            "`split` is for datasets, such as `folder:PATH`, not for paths of folders and files. "
             f"Received: split={split!r}, images={names}"
         )
     tables = _parquet_files(names)

@@ -62,7 +62,7 @@ def segment(
         raise ValueError(f"`image` must have the type uint8. Received: {image.dtype}")
     if stride is not None and not 1 <= stride <= min(window):
         raise ValueError(
-            f"`stride` must be from 1 to the side {min(window)} of a window. Received: {stride=}"
+            f"`stride` must be from 1 to {min(window)}, the side of a window. Received: {stride=}"
         )
     strides = window if stride is None else (stride, stride)
     sides = image.shape[:2]

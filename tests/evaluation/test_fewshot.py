@@ -76,7 +76,7 @@ def test_small_classes_contribute_what_they_have(caplog):
     x = np.random.default_rng(0).normal(size=(39, 3)) + 3 * labels[:, None]
     found = fewshot_accuracies(x, labels, x, labels, num_classes=4, shots=(5, 25), seeds=(0,))
     assert set(found) == {(5, 0), (25, 0)}
-    assert "3 of the 4 classes have fewer than 25 images" in caplog.text
+    assert "3 of the 4 classes have fewer than 25 training images" in caplog.text
 
 
 @pytest.mark.parametrize("num_examples", [400, 65, 64, 63, 20])

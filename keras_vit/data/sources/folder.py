@@ -406,7 +406,7 @@ def _read(root):
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{str(path)!r} must be a division of the folder that this package recorded; restore "
+            f"{str(path)!r} must be the division of the folder that this package recorded; restore "
             f"the file, or delete it to divide the images again. Received: {error}"
         ) from error
 

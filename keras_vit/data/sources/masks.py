@@ -205,7 +205,7 @@ def read_mask(encoded, size, num_classes):
 
 
 def _gray_step(encoded):
-    """Return the factor by which Pillow scales the pixels of a PNG: not 1 for 2 or 4 gray bits."""
+    """Return the factor by which Pillow scales pixels: 1, except for PNGs with 2 or 4 gray bits."""
     is_gray = encoded[:4] == b"\x89PNG" and encoded[25] == 0
     return 255 // (2 ** encoded[24] - 1) if is_gray and encoded[24] in (2, 4) else 1
 
