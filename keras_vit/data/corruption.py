@@ -65,8 +65,8 @@ def mask_patches(
     >>> float(weights.max()), float(weights.mean())
     (2.0, 1.0)
     """
-    is_settings = isinstance(dataset, Dataset)
-    image_size = dataset.maker.image_size if is_settings else dataset.element_spec[0].shape[1:3]
+    makes_batches = isinstance(dataset, Dataset)
+    image_size = dataset.maker.image_size if makes_batches else dataset.element_spec[0].shape[1:3]
     patch_size = as_pair(patch_size, "patch_size")
     grid = grid_size(tuple(image_size), patch_size)
     check_choice("target", target, TARGETS)
@@ -104,7 +104,7 @@ def mask_patches(
         result.cardinality = batches.cardinality
         return result
 
-    if is_settings:
+    if makes_batches:
         return dataclasses.replace(dataset, finish=masked)
     return masked(dataset, start_step)
 

@@ -183,9 +183,9 @@ class ImageRows:
     Args:
         num_images: number of images.
         find_id: function from the number of an image to its id, a string.
-        read: function of `start` and `stop` that reads the images with these numbers, without
-            `stop`. It returns a dictionary of columns: `path`, `bytes` or `image`, as `Predictor`
-            takes them, and, if `has_labels`, `label` with class names or lists of class names.
+        read: function of `start` and `stop` that reads images like a slice. It returns a dictionary
+            of columns: `path`, `bytes` or `image`, as `Predictor` takes them, and, if `has_labels`,
+            `label` with class names or lists of class names.
         digest: function that returns a digest of the images, as `Source.digest`.
         has_labels: whether there is a column `label`.
         is_multi_label: whether the column `label` has lists.

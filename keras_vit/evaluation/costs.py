@@ -75,11 +75,11 @@ def count_flops(
     products = sum(positions * i * o for positions, i, o in _dense(options, num_classes))
     for size, i, o, stride_in, stride, _ in _convolutions(options):
         sides = zip(_sides(options, stride_in), _sides(options, stride), strict=True)
-        along = [
+        per_side = [
             size * after if with_padding else products_of(size, side, after, stride // stride_in)
             for side, after in sides
         ]
-        products += math.prod(along) * i * o
+        products += math.prod(per_side) * i * o
     return 2 * (products + (0 if is_resnet(options) else _attention_products(options)))
 
 

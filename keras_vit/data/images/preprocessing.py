@@ -88,7 +88,7 @@ def find_augmentation(augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class Preprocessing:
-    """The operations from an image file to the input of a model, in the order of the arguments.
+    """The operations that turn an image file into the input of a model.
 
     The image is decoded to RGB, cropped, resized to `image_size` (bilinear, half-pixel centers, not
     antialiased), flipped, augmented and scaled to [-1, 1]. By default, the whole image is resized
@@ -99,8 +99,8 @@ class Preprocessing:
         min_crop_area: smallest share of an image's area in a random crop; `None` for no crop.
         random_crop_from: side of the square to which images are resized before a random crop of
             `image_size`, at least `image_size`, in pixels; `None` for no such crop.
-        central_crop_from: smaller side to which images are resized before a central crop of
-            `image_size`, at least `image_size`, in pixels; `None` for no such crop.
+        central_crop_from: length to which the smaller side of images is resized before a central
+            crop of `image_size`, at least `image_size`, in pixels; `None` for no such crop.
         image_spec: how images are resized if there is no crop, as a
             `keras_vit.core.image_spec.ImageSpec`, such as `model.image_spec`.
         flip: whether to flip images left and right at random; `"always"` flips all of them.

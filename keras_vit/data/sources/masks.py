@@ -67,7 +67,7 @@ def masks(path, split, shard=(0, 1)):
     counts = collections.Counter(mask for _, mask in pairs)
     if wrong := [i for i, mask in pairs if counts[mask] > 1 or not pathlib.Path(mask).is_file()]:
         raise ValueError(
-            f"Each image NAME.* of `masks:DIR` must have its own mask `{MASKS}/NAME.png`. "
+            f"Each image NAME.* of `masks:DIR` must have its own mask, `{MASKS}/NAME.png`. "
             f"Received: {len(wrong)} of {len(pairs)} images without one: {name_some(wrong)}"
         )
     return from_arrays(
