@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_vit.core.arguments import COLOR_LEVELS, TARGETS, as_pair, check_choice, grid_size
 from keras_vit.data.dataset import Dataset
 
-# Rows and columns of a downsized patch.
+# Number of rows, and of columns, of a downsized patch.
 CELLS = 4
 # 80 % of the corrupted patches are masked, 10 % are replaced by another patch, and 10 % are kept.
 MASKED, RANDOM = 0.8, 0.1
@@ -26,13 +26,13 @@ def mask_patches(
     """Turn batches of images into batches for masked patch prediction with `model.fit`.
 
     Batches are `(inputs, targets, sample_weights)`. The inputs are `{"images", "corruption"}`.
-    `corruption`, int32 `(batch, patches)`, has for each patch, row by row, the index of the patch
-    whose embedding is used: the same patch, another one, or -1 for `[mask]`. Corrupted patches have
-    equal weights, other patches have weight 0, and the mean weight is 1.
+    `corruption`, int32 `(batch, patches)`, defines the embedding of each patch, row by row: the
+    index of the patch whose embedding is used, or -1 for the `[mask]` embedding. Corrupted patches
+    have equal weights, other patches have weight 0, and the mean weight is 1.
 
-    The corruption of a batch is drawn from the seed and the number of batches before it. So it
-    differs between the epochs of a repeated dataset, and is the same in each pass of a dataset
-    without repetition, such as a validation split.
+    The corruption of a batch is drawn from the seed and the index of the batch. So a repeated
+    dataset has other corruptions in each epoch, and a dataset without repetition, such as a
+    validation split, has the same corruptions in each pass.
 
     Args:
         dataset: batches of `(images, labels)` from `keras_vit.data.load`, or its `info.dataset`;
@@ -42,12 +42,12 @@ def mask_patches(
             `(batch, patches)`; `"downsized"`, the colors of 4 x 4 cells, int32
             `(batch, patches, 16)`; or `"pixels"`, float32 `(batch, patches, height * width * 3)`.
         share: share of the patches of each image that are corrupted.
-        start_step: number of batches of a repeated dataset seen so far, for a `tf.data.Dataset`; a
-            `Dataset` has its own `start_step`.
+        start_step: index of the first batch, to resume a repeated `tf.data.Dataset`; ignored if
+            `dataset` is a `Dataset`, which has a field `start_step`.
         seed: seed of the corruption.
 
     Returns:
-        A `tf.data.Dataset`; for a `Dataset`, a new `Dataset` that makes such batches.
+        A `tf.data.Dataset`, or a new `Dataset` if `dataset` is a `Dataset`.
 
     Raises:
         ValueError: if the patches do not tile the images or are too small for the target, `share`
@@ -65,8 +65,8 @@ def mask_patches(
     >>> float(weights.max()), float(weights.mean())
     (2.0, 1.0)
     """
-    is_settings = isinstance(dataset, Dataset)
-    image_size = dataset.maker.image_size if is_settings else dataset.element_spec[0].shape[1:3]
+    makes_batches = isinstance(dataset, Dataset)
+    image_size = dataset.maker.image_size if makes_batches else dataset.element_spec[0].shape[1:3]
     patch_size = as_pair(patch_size, "patch_size")
     grid = grid_size(tuple(image_size), patch_size)
     check_choice("target", target, TARGETS)
@@ -98,19 +98,19 @@ def mask_patches(
         return inputs, targets, weights
 
     def masked(batches, start_step):
-        # As many batches as in `load`: more take much memory.
+        # `load` also prefetches two batches: more would take much memory.
         result = batches.enumerate(start_step).map(mask).prefetch(2)
-        # `load` overrides this method, because TensorFlow cannot compute the length.
+        # Copy the method that `load` replaced because TensorFlow cannot compute the length.
         result.cardinality = batches.cardinality
         return result
 
-    if is_settings:
+    if makes_batches:
         return dataclasses.replace(dataset, finish=masked)
     return masked(dataset, start_step)
 
 
 def _draw_corruption(corrupted, seeds):
-    """Draw for each patch the index of the patch whose embedding is used."""
+    """Draw for each patch the index of the patch whose embedding is used, or `MASK`."""
     shape = tf.shape(corrupted)
     patches = tf.range(shape[1])[None]
     offsets = tf.random.stateless_uniform(shape, seeds[0], 1, shape[1], tf.int32)
@@ -136,13 +136,13 @@ def _make_targets(images, grid, patch_size, target):
 
 
 def encode_colors(colors):
-    """Return the classes of colors.
+    """Return the number, from 0 to 511, of each color with 8 levels of red, green and blue.
 
     Args:
         colors: float tensor `(..., 3)` in [-1, 1].
 
     Returns:
-        An int32 tensor `(...)` with values from 0 to 511: red counts 64, green 8 and blue 1.
+        An int32 tensor `(...)`: 64 * red + 8 * green + blue, with levels from 0 to 7.
 
     Example:
     >>> from keras_vit.data.corruption import encode_colors

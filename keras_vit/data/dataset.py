@@ -1,18 +1,18 @@
 """`Dataset`: make batches of decoded and augmented images from the examples of a `Source`.
 
     for each epoch: shuffle the examples -> append an end-of-epoch sentinel -> number by position
-        -> decode chunks in parallel -> record broken images, which are missing
+        -> decode chunks in parallel -> record and drop broken images
         -> batch -> check labels, mix images
 
-A pass is one iteration over the batches. A dataset that is not repeated has one epoch per pass: the
-first pass is epoch 0, the second epoch 1. Each pass of a repeated dataset has all epochs.
+A pass is one iteration over the batches. Without `repeat`, each pass is one epoch: the first pass
+is epoch 0, the second pass is epoch 1. With `repeat`, each pass goes through all epochs.
 
-The position of an example counts from 0 through all epochs. An epoch has one more position than
-examples, for the sentinel; its position shows how many examples were read. All random numbers are
-drawn from positions: the seed of an image is `(seed, position)`, the seed of the order of an epoch
-is `(seed, -1 - epoch)`, and a mixed batch has the seed of its first image. So a run resumes at a
-step by starting with the epoch of the step and skipping the examples before it. Broken images are
-dropped but keep their positions.
+Positions count from 0 through all epochs. Each epoch has one position per example, and one for the
+sentinel; the sentinel's position shows how many examples were read. All random numbers are drawn
+from positions: the seed of an image is `(seed, position)`, the seed of the order of an epoch is
+`(seed, -1 - epoch)`, and a mixed batch has the seed of its first image. So a run can resume at any
+step: it starts with the epoch of the step, and skips the examples of earlier steps. If an image is
+broken and dropped, the positions of the other images do not change.
 """
 
 import dataclasses
@@ -35,25 +35,24 @@ from keras_vit.data.sources.source import Source, not_among
 
 # The number of the end-of-epoch sentinel.
 _END = -1
-# Examples decoded together. The setup of a chunk takes TensorFlow as long as decoding two images.
+# Number of examples in a chunk. Setting up a chunk takes as long as decoding two images.
 _CHUNK = 64
-# Batches. By default, TensorFlow prefetches until half of the memory is full.
+# Number of batches to prefetch. By default, TensorFlow prefetches until half of the memory is full.
 _PREFETCHED = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class DatasetInfo:
-    """Information about the batches of `keras_vit.data.load`, in their attribute `info`.
+    """Information about the batches that `keras_vit.data.load` returns, in their attribute `info`.
 
-    `tf.data` does not copy attributes to the results of `map`, `take`, `batch` or `prefetch`: keep
-    a reference to `info`, which stays valid.
+    The results of `map`, `take`, `batch` and `prefetch` do not have this attribute: keep a
+    reference to `info`, which stays valid.
 
     Args:
         class_names: tuple of the names of the classes, by label.
-        num_examples: number of images in a pass over the worker's share, broken ones included.
+        num_examples: number of images of this worker in one epoch, including broken images.
         skipped: the images that could not be decoded so far: `len(skipped)` is their number,
-            `skipped.reasons` has the reasons. It grows while batches are read, even if the dataset
-            is mapped.
+            `skipped.reasons` has the reasons. `skipped` grows while batches are read.
         left_out: `collections.Counter` of the files that are not images, by reason.
         dataset: the `Dataset` that made the batches.
     """
@@ -67,24 +66,24 @@ class DatasetInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """The examples of a source, and the settings of the batches that are made from them.
+    """The examples of a source, with all settings for making batches.
 
     Args:
         source: the `Source` of all examples.
-        examples: the `Source` that is read: all examples or a worker's share, perhaps from a cache.
+        examples: the `Source` to read: all examples or one worker's share, possibly cached.
         maker: an `ImageMaker`, or an object with the same methods.
         batch_size: images per batch.
         training: whether each epoch is shuffled.
-        repeat: whether epochs follow one another without end, in full batches.
+        repeat: whether to repeat epochs without end; all batches are then full.
         seed: seed of the order and the augmentation.
         shard: `(index, count)`, the share of one worker.
-        max_skipped: greatest share of images that may be skipped; ten are always allowed.
-        one_hot: whether labels become soft labels.
-        balanced: whether images of small classes are repeated.
+        max_skipped: greatest share of images that may be skipped; ten images always may be.
+        one_hot: whether to turn labels into one-hot vectors.
+        balanced: whether to repeat the images of small classes.
         start_step: number of batches to skip at the start of a repeated dataset.
         skip: ids of images that are known to be broken, or a dictionary from ids to reasons.
-        finish: function that maps the batches and `start_step` to other batches; `None` for no
-            change.
+        finish: function of the batches and `start_step` that returns changed batches, such as
+            batches with masked patches; `None` for no change.
 
     Raises:
         ValueError: if an argument is out of range, or there is no image to read.
@@ -140,7 +139,7 @@ class Dataset:
 
     @property
     def num_examples(self):
-        """The number of images in a pass of all workers, broken ones included."""
+        """The number of images of all workers in one epoch, including broken images."""
         return self._repeated[0].num_examples
 
     @functools.cached_property
@@ -150,17 +149,17 @@ class Dataset:
         return tuple(source.balanced() for source in sources) if self.balanced else sources
 
     def from_step(self, step, skip=()):
-        """Return the same dataset, starting at a step; `skip` has the images skipped before."""
+        """Return the same dataset from a step on; `skip` has the images skipped before the step."""
         return dataclasses.replace(self, start_step=step, skip=skip)
 
     def select(self, numbers):
-        """Return a dataset of only the examples with these numbers, in the same order."""
+        """Return a dataset of only the examples with these numbers; their order does not change."""
         excluded = np.setdiff1d(self.source.numbers, numbers)
         sources = {name: getattr(self, name).without(excluded) for name in ("source", "examples")}
         return dataclasses.replace(self, **sources)
 
     def with_features(self, extract: Callable) -> "Dataset":
-        """Compute features of the images once, and return a dataset of features, not images.
+        """Compute the features of all images once, and return a dataset of features and labels.
 
         Args:
             extract: function from a batch of images to an array with one row per image.
@@ -242,7 +241,7 @@ class _Reader:
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
             )
-            .map(self._record)
+            .map(self._record_broken)
             .filter(lambda is_image, *_: is_image)
             .map(lambda _, *example: example)
             .batch(
@@ -251,11 +250,11 @@ class _Reader:
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
             )
-            .map(self._finish)
+            .map(self._make_batch)
         )
 
     def _examples(self, number):
-        """Return the `(position, example)` of a pass; an example is `(number, payload, label)`."""
+        """Return the pairs `(position, (number, payload, label))` of a pass."""
         if not self.dataset.repeat:
             return self._one_epoch(number)
         num_decodable = self.source.num_examples - len(self.broken)
@@ -266,7 +265,7 @@ class _Reader:
         return examples.skip(rest)
 
     def _one_epoch(self, epoch):
-        # The order depends on the argument `seed` alone, not on TensorFlow's global seed.
+        # With a fixed global seed, the order depends only on the argument `seed`.
         tf.random.set_seed(1)
         examples = self.source.examples
         _, _, label = examples.element_spec
@@ -276,40 +275,40 @@ class _Reader:
             examples = examples.shuffle(
                 self.source.shuffle_buffer, order, reshuffle_each_iteration=False
             )
-        # If a file of records is damaged, fewer examples than expected precede the sentinel.
+        # If a file is damaged, its remaining examples are missing, and the sentinel comes early.
         examples = examples.ignore_errors().concatenate(tf.data.Dataset.from_tensors(end))
         numbered = examples.enumerate(epoch * self.epoch_length)
-        # A sentinel at an earlier position is not dropped: `_explain` raises its error.
+        # Drop the sentinel at its normal position. If it comes early, `_explain` raises an error.
         last = (epoch + 1) * self.epoch_length - 1
         return numbered.filter(lambda position, example: position != last)
 
     def _make_images(self, positions, examples):
-        """Return a dataset of the examples of a chunk that can be decoded, and of an end element.
+        """Return a dataset of the decodable examples of a chunk, followed by an end element.
 
-        TensorFlow drops an element that raises an error, so that its place in the chunk is missing.
-        Each remaining element lists the broken examples between the previous element and itself.
+        `ignore_errors` drops the examples that cannot be decoded. Each element lists the examples
+        that were dropped directly before it.
         """
         numbers, payloads, labels = examples
         shape, count = self.dataset.maker.shape, tf.size(positions, tf.int64)
 
-        def make(place):
-            image = self.make_image(self.source.read(payloads[place]), self._seed(positions[place]))
-            return place, tf.ensure_shape(image, shape)
+        def make(index):
+            image = self.make_image(self.source.read(payloads[index]), self._seed(positions[index]))
+            return index, tf.ensure_shape(image, shape)
 
         def add_example(previous, element):
-            place, image = element
-            is_image = place < count
-            first, index = previous + 1, tf.minimum(place, count - 1)
-            broken = positions[first:place], numbers[first:place], payloads[first:place]
-            example = positions[index], numbers[index], image, labels[index]
-            return place, (is_image, broken, example)
+            index, image = element
+            is_image = index < count
+            first, valid = previous + 1, tf.minimum(index, count - 1)
+            broken = positions[first:index], numbers[first:index], payloads[first:index]
+            example = positions[valid], numbers[valid], image, labels[valid]
+            return index, (is_image, broken, example)
 
         images = tf.data.Dataset.range(count).map(make).ignore_errors()
         end = tf.data.Dataset.from_tensors((count, tf.zeros(shape)))
         return images.concatenate(end).scan(tf.constant(-1, tf.int64), add_example)
 
-    def _record(self, is_image, broken, example):
-        """Record the broken examples before this one, with reasons."""
+    def _record_broken(self, is_image, broken, example):
+        """Record the broken examples before this element, with reasons."""
 
         def record():
             # `tf.numpy_function` would drop zeros at the end of a payload.
@@ -336,11 +335,11 @@ class _Reader:
         except tf.errors.OpError as error:
             reason = explain(error, encoded.numpy())
         else:
-            # The file can be decoded now. If an augmentation fails, this raises its error.
+            # The file can be decoded. If an augmentation failed, this call raises its error again.
             self.make_image(encoded, seed)
         self.skipped.add(int(number), reason)
 
-    def _finish(self, positions, numbers, images, labels):
+    def _make_batch(self, positions, numbers, images, labels):
         self._check_labels(numbers, labels)
         if self.dataset.one_hot and labels.shape.rank == 1:
             labels = tf.one_hot(labels, len(self.source.class_names))
@@ -350,7 +349,7 @@ class _Reader:
 
     def _check_labels(self, numbers, labels):
         if labels.shape.rank != 1:
-            # `multi_hot` returns NaN for a list with a wrong label.
+            # `multi_hot` returns NaN for all classes if one label of an image is invalid.
             labels = tf.where(tf.reduce_any(tf.math.is_nan(labels), axis=1), IN_A_LIST, 0)
         is_wrong = (labels < 0) | (labels >= len(self.source.class_names))
 
@@ -364,7 +363,8 @@ class _Reader:
     def _seed(self, position):
         """Return the seed of an image or a batch by its position, or of the order of an epoch.
 
-        Positions count up from 0, and orders count down from -1. Workers have different seeds.
+        Images use the numbers from 0 up, and orders the numbers from -1 down, so that their seeds
+        differ. The seeds of different workers also differ.
         """
         index, count = self.dataset.shard
         return tf.stack([tf.constant(self.dataset.seed, tf.int64), position * count + index])
@@ -385,10 +385,10 @@ class TimedDataset:
 
     def __init__(self, dataset):
         self._seconds = 0.0
-        # A zipped dataset requests the elements of its parts in order.
+        # `zip` reads its datasets in order: a clock, the batch, and a clock.
         timed = tf.data.Dataset.zip(_clock(), dataset, _clock()).map(self._measure)
         options = tf.data.Options()
-        # Prefetching here would hide the wait.
+        # If TensorFlow prefetched the result, the clocks would not measure the reader's wait.
         options.experimental_optimization.inject_prefetch = False
         self.dataset = timed.with_options(options)
 
@@ -401,7 +401,7 @@ class TimedDataset:
         return 0
 
     def seconds(self):
-        """Return the time that the reader has waited so far."""
+        """Return how many seconds the reader has waited so far."""
         return self._seconds
 
 

@@ -1,4 +1,4 @@
-"""Digests that identify data: results record them, so that changed data is noticed."""
+"""Digests of data, which are recorded with results, so that changes of the data are noticed."""
 
 import hashlib
 import os
@@ -11,6 +11,7 @@ import tqdm
 _BLOCK_BYTES = 4096
 # Number of blocks read from the file of one image, and from a file of many images.
 _BLOCKS_OF_IMAGE, _BLOCKS_OF_RECORDS = 3, 64
+# Number of examples from which a progress bar is shown.
 _SHOWN_FROM = 10_000
 # Bytes before a record (its length, and a checksum of the length) and after it (its checksum).
 _RECORD_HEAD, _RECORD_TAIL = 12, 4
@@ -20,15 +21,14 @@ def data_digest(attributes, examples, num_examples, files=()):
     """Return a digest of data. A copy of the files in another folder has the same digest.
 
     TFRecord files are identified by the checksums of their records. Other files are identified by
-    their sizes and by blocks of 4 KiB at equal distances, from the first to the last. Progress is
-    shown for many examples.
+    their sizes and by blocks of 4 KiB at equal distances, from the first to the last block.
 
     Args:
-        attributes: everything else that the examples depend on, a tuple of text and numbers.
-        examples: iterable of tuples of text, bytes and paths: the id of an example, its label, and
-            its files unless they are in `files`.
+        attributes: tuple of text and numbers that describes the data, such as the class names.
+        examples: iterable with one tuple per example, of text, bytes and paths: the id, the label,
+            and the files of the example unless they are in `files`.
         num_examples: number of examples.
-        files: paths of files with many examples each.
+        files: paths of files that contain many examples each.
 
     Returns:
         A string of 16 hexadecimal digits.
@@ -68,19 +68,19 @@ def scan_records(path):
         ValueError: if the file is damaged or of another format.
     """
     path = pathlib.Path(path)
-    size, place, count, digest = path.stat().st_size, 0, 0, hashlib.sha256()
-    # A buffer would read the contents too.
+    size, offset, count, digest = path.stat().st_size, 0, 0, hashlib.sha256()
+    # With a buffer, Python would read the contents of the records.
     with path.open("rb", buffering=0) as file:
-        while place < size:
-            file.seek(place)
+        while offset < size:
+            file.seek(offset)
             head = file.read(_RECORD_HEAD)
             is_whole = len(head) == _RECORD_HEAD
-            place += len(head) + (struct.unpack("<Q", head[:8])[0] if is_whole else size)
-            file.seek(min(place, size))
+            offset += len(head) + (struct.unpack("<Q", head[:8])[0] if is_whole else size)
+            file.seek(min(offset, size))
             digest.update(head + file.read(_RECORD_TAIL))
-            place += _RECORD_TAIL
+            offset += _RECORD_TAIL
             count += 1
-    if place != size:
+    if offset != size:
         raise ValueError(
             "`tfrecord:PATTERN` must name complete TFRecord files without compression. "
             f"Received: {str(path)!r}, which is damaged after {count - 1} records"

@@ -1,6 +1,6 @@
-"""`find_images`: the images to predict, from files, folders, Parquet files or a dataset, as rows.
+"""`find_images`: find the images to predict, in files, folders, Parquet files or a dataset.
 
-`ImageRows` numbers the images, so that workers can read any range of them.
+The result, `ImageRows`, numbers the images, so that workers can read any range of them.
 """
 
 import collections
@@ -26,22 +26,22 @@ from keras_vit.data.sources.source import numbered_ids
 
 _PARQUET = ".parquet"
 
-# Columns of encoded images, in order of preference: `bytes` in this package and Ray, `content` in
-# Spark, `image` in datasets of Hugging Face.
+# Names of a column of encoded images, in order of preference: `bytes` in this package and Ray,
+# `content` in Spark, `image` in datasets of Hugging Face.
 ENCODED_COLUMNS = ("bytes", "content", "image")
-# The file in a directory of predictions that records the settings. Readers of Parquet ignore files
+# A directory of predictions records its settings in this file. Readers of Parquet ignore files
 # whose names begin with an underscore or a dot.
 PREDICTIONS_RECORD = "_predictions.json"
-# Columns of Parquet files with ids, in order of preference.
+# Names of a column of ids in Parquet files, in order of preference.
 _IDS = ("id", "path")
-# Rows in memory at once: one row group may contain all images of a file.
+# Number of rows to read at once. A whole row group may be too large: it may have all images.
 _ROWS_AT_ONCE = 64
 
 
 def is_dataset(name):
     """Whether a name is the name of a dataset, as in `keras_vit.data.load`, and not a path."""
     path = pathlib.Path(name).expanduser()
-    # A directory with the name of a dataset may contain its predictions.
+    # A directory may have the name of a dataset because it contains predictions for the dataset.
     is_path = path.exists() and not (path / PREDICTIONS_RECORD).exists()
     return not is_path and (name in DATASETS or find_kind(name)[0] is not None)
 
@@ -64,17 +64,18 @@ def find_images(names, split=None, data_dir=None):
     """Find the images that a user names.
 
     Args:
-        names: list of image files, patterns, and folders with images at any level; or the same for
-            Parquet files; or the name of one dataset, as in `keras_vit.data.load`.
-        split: split of the dataset, as in `load`; `None` for all.
+        names: list of image files, of folders with images at any level, and of patterns of such
+            paths; or the same with Parquet files instead of images; or the name of a dataset, as in
+            `keras_vit.data.load`, as the only entry.
+        split: split of the dataset, as in `load`; `None` for all splits.
         data_dir: as in `load`.
 
     Returns:
-        `ImageRows`. If one folder is named, ids are paths relative to the folder; otherwise ids are
-        paths.
+        `ImageRows`. If the only name is a folder, ids are paths relative to the folder; otherwise
+        ids are paths.
 
     Raises:
-        ValueError: if there are no images, or `split` is given for images without splits.
+        ValueError: if there are no images, or `split` is given for files or folders.
 
     Example:
     >>> from keras_vit.data.inputs import find_images
@@ -85,7 +86,7 @@ def find_images(names, split=None, data_dir=None):
     names = [str(name) for name in names]
     if any(map(is_dataset, names)):
         if len(names) > 1:
-            raise ValueError(f"`images` must be one dataset. Received: {', '.join(names)}")
+            raise ValueError(f"A dataset must be the only name in `images`. Received: {names}")
         (name,) = names
         source = (
             find_source(name, split, data_dir=data_dir)
@@ -95,25 +96,25 @@ def find_images(names, split=None, data_dir=None):
         return source_rows(source)
     if split is not None:
         raise ValueError(
-            "`split` is for datasets, such as `folder:PATH`; folders and files have no splits. "
+            "`split` is for datasets, such as `folder:PATH`, not for paths of folders and files. "
             f"Received: split={split!r}, images={names}"
         )
     tables = _parquet_files(names)
     images = parquet_rows(tables) if tables else _image_files(names)
     if not images.num_images:
-        raise ValueError(f"`images` must name an image. Received: {', '.join(names)}, without any")
+        raise ValueError(f"`images` must name an image. Received: {names}, without images")
     return images
 
 
 def matching_paths(name):
-    """Return the path of a name, or the paths that match it if it is a pattern."""
+    """Return the paths that match a pattern, or the path itself if the name is not a pattern."""
     path = pathlib.Path(name).expanduser()
     matches = [] if path.exists() else sorted(tf.io.gfile.glob(str(path)))
     return [pathlib.Path(match) for match in matches] or [path]
 
 
 def _parquet_files(names):
-    """Return the Parquet files that the names mean, or none if they mean images."""
+    """Return the Parquet files that are named; raise `ValueError` if images are named as well."""
     tables, has_images = [], False
     for path in itertools.chain.from_iterable(map(matching_paths, names)):
         files = sorted(path.rglob(f"*{_PARQUET}")) if path.is_dir() else [path]
@@ -182,12 +183,12 @@ class ImageRows:
     Args:
         num_images: number of images.
         find_id: function from the number of an image to its id, a string.
-        read: function from a range of numbers, `start` and `stop`, to a dictionary of columns: the
-            images in `path`, `bytes` or `image`, as `Predictor` takes them, and, if `has_labels`,
-            `label` with the name of the class, or a list of names.
+        read: function of `start` and `stop` that reads images like a slice. It returns a dictionary
+            of columns: `path`, `bytes` or `image`, as `Predictor` takes them, and, if `has_labels`,
+            `label` with class names or lists of class names.
         digest: function that returns a digest of the images, as `Source.digest`.
         has_labels: whether there is a column `label`.
-        is_multi_label: whether `label` has lists.
+        is_multi_label: whether the column `label` has lists.
         class_names: names of the classes in the order of the dataset, or `None` if not recorded.
         left_out: number of files that are not images, by reason.
     """
@@ -251,7 +252,10 @@ def _decode_if_possible(source, encoded):
 
 
 def _label_of(source, label):
-    """Return the name of a label, a list of names if multi-label, or `None` for no class."""
+    """Return the name of the class of a label, or `None` if it has no class.
+
+    For a multi-label source, return the list of the names of its classes.
+    """
     names = source.class_names
     if source.is_multi_label:
         return [names[index] for index in np.flatnonzero(label > 0)]
@@ -262,16 +266,16 @@ def parquet_rows(paths):
     """Return the images in Parquet files as `ImageRows`.
 
     Args:
-        paths: list of paths of files with the same columns: encoded images in `bytes`, `content` or
-            `image`, perhaps as a structure with `bytes`; optionally `label`, text or numbers; and
-            optionally `id` or `path`. Without `id` and `path`, an id is the name of the file, `#`,
-            and the number of the row.
+        paths: list of paths of files with the same columns. The column `bytes`, `content` or
+            `image` has encoded images, or structures with a field `bytes`. Optional columns are
+            `label` (text or numbers), and `id` or `path` (ids). Without ids, the id of an image is
+            the name of the file, `#`, and the number of the row.
 
     Returns:
-        `ImageRows`. Reading consecutive ranges reads each row once.
+        `ImageRows`. If consecutive ranges are read, each row is read once.
 
     Raises:
-        ValueError: if a file has no such column of images, or columns differ.
+        ValueError: if there is no column of images, or the columns of the files differ.
     """
     schemas, groups, counts = [], [], [[] for _ in paths]
     for path, file_counts in zip(paths, counts, strict=True):
@@ -317,19 +321,19 @@ def parquet_rows(paths):
 
 
 class _Stream:
-    """Read ranges of rows. A range that does not follow the last one starts at its row group."""
+    """Read ranges of rows, consecutive ranges without reading a row group twice."""
 
     def __init__(self, groups, starts, columns):
         self._groups, self._starts, self._columns = groups, starts, columns
-        self._rows, self._place = iter(()), np.inf
+        self._rows, self._position = iter(()), np.inf
 
     def read(self, start, stop):
         """Return a range of rows as dictionaries."""
-        group, last = np.searchsorted(self._starts, [start, self._place], side="right") - 1
-        if start < self._place or group > last:
-            self._rows, self._place = self._rows_from(group), self._starts[group]
-        skipped = start - self._place
-        self._place = stop
+        group, last = np.searchsorted(self._starts, [start, self._position], side="right") - 1
+        if start < self._position or group > last:
+            self._rows, self._position = self._rows_from(group), self._starts[group]
+        skipped = start - self._position
+        self._position = stop
         return list(itertools.islice(self._rows, skipped, skipped + stop - start))
 
     def _rows_from(self, group):
@@ -341,7 +345,7 @@ class _Stream:
 
 
 def _columns_of(schema):
-    """Return the names of the columns of images, labels and ids, `None` for a missing one."""
+    """Return the names of the columns of images, labels and ids; `None` for a missing column."""
 
     def holds_bytes(kind):
         if pyarrow.types.is_struct(kind):
@@ -365,7 +369,7 @@ def _class_names(schema, label):
 
 
 def _name(label, names):
-    """Return the name of a label or of a list of labels; without a name, the number as text."""
+    """Return the name of a label, or its number as text; for a list of labels, return a list."""
     if label is None or isinstance(label, str):
         return label
     if isinstance(label, list):
@@ -374,7 +378,7 @@ def _name(label, names):
 
 
 def _ids(paths, starts, column):
-    """Return the function from the number of a row to its id."""
+    """Return a function from the number of a row to the id of its image."""
     names = short_names(map(str, paths))
     numbered_id = numbered_ids([names[str(path)] for path in paths], starts)
     if column is None:

@@ -9,8 +9,8 @@ import scipy.special
 from keras_vit.core.arguments import is_integer
 from keras_vit.core.text import LABEL_FILES, check_class_names, read_labels
 
-# The sum of probabilities in bfloat16 (8 bits) differs from one by up to 0.4 %. Logits are hardly
-# ever all positive with a sum this close to one.
+# Probabilities in bfloat16 (8 bits) have a sum that differs from 1 by up to 0.4 %. Logits are
+# hardly ever all positive with a sum this close to 1.
 PROBABILITY_SUM_TOLERANCE = 0.01
 
 
@@ -19,13 +19,13 @@ def decode_predictions(
 ) -> list[list[tuple[str, str, float]]]:
     """Return the most probable classes for the logits of a batch of images.
 
-    The tuples are as in the function of this name in `keras.applications`, but the softmax is
-    applied, because the models here return logits. Rows that are already probabilities (not
-    negative, sum one) are not changed: a second softmax would make them almost equal.
+    The result has the form of `decode_predictions` in `keras.applications`. Probabilities are the
+    softmax of the logits. If a row already contains probabilities (no negative value, sum 1), it is
+    not changed: a second softmax would make all values almost equal.
 
-    The classes of ImageNet-21k overlap (fish, tench), and its models were often trained with a
-    sigmoid per class. The order of the classes is valid for them too, but the probabilities are the
-    softmax.
+    Models for ImageNet-21k, whose classes overlap (fish, tench), were often trained with a sigmoid
+    per class. The order of the returned classes is then correct, but their probabilities are not
+    what the model was trained to predict.
 
     Args:
         logits: array or tensor of shape `(batch, classes)`. Without `class_names`, there must be
@@ -35,10 +35,10 @@ def decode_predictions(
         class_names: names of the classes, such as `model.class_names`; `None` for ImageNet's.
 
     Returns:
-        A list with one entry per image, a list of `top` tuples `(synset, name, probability)`, the
-        most probable first. Names are as in `keras.applications` (`"great_white_shark"`); several
-        synsets can share a name (`"crane"`). With `class_names`, tuples have the number of the
-        class instead of the synset.
+        One list per image, of `top` tuples `(synset, name, probability)`, the most probable class
+        first. Names are as in `keras.applications` (`"great_white_shark"`); several synsets can
+        share a name (`"crane"`). With `class_names`, tuples have the number of the class instead of
+        the synset.
 
     Raises:
         ValueError: if the shape or `top` is invalid, a value is not finite, all values of a row are
@@ -79,8 +79,8 @@ def _labels(logits, class_names):
     """Return the synset (or number) and the name of each class."""
     if logits.ndim != 2 or (class_names is None and logits.shape[1] not in LABEL_FILES):
         raise ValueError(
-            "`logits` must have the shape (batch, classes), unless `class_names` are given (batch, "
-            "1000) for ImageNet-2012 or (batch, 21843) for ImageNet-21k. "
+            "`logits` must have the shape (batch, classes); without `class_names`, (batch, 1000) "
+            "for ImageNet-2012 or (batch, 21843) for ImageNet-21k. "
             f"Received: logits.shape={logits.shape}"
         )
     if class_names is None:
@@ -89,7 +89,7 @@ def _labels(logits, class_names):
 
 
 def _to_float64(values):
-    # NumPy cannot read PyTorch tensors with a gradient, on an accelerator or in bfloat16.
+    # NumPy cannot read PyTorch tensors that need a gradient, on accelerators or in bfloat16.
     if hasattr(values, "detach"):
         values = values.detach().cpu().double()
     return np.asarray(values, "float64")
@@ -104,11 +104,11 @@ def _check_values(logits):
         )
     equal = np.flatnonzero((logits == logits[:, :1]).all(axis=-1))
     if equal.size:
-        # The first release of ImageNet-21k files has heads of zeros
-        # (google-research/vision_transformer#10), as have new heads of this package.
+        # The heads of Google's first ImageNet-21k files are zero
+        # (google-research/vision_transformer#10), and new heads of this package start at zero.
         raise ValueError(
-            "`logits` must differ from class to class. All values equal mean that the model's head "
-            "is zero: it is new and untrained, or its checkpoint was published without it. "
+            "`logits` must differ from class to class. If all values are equal, the model's head "
+            "is zero: the head is untrained, or the checkpoint was published without a head. "
             f"Received: logits with all values equal to {logits[equal[0], 0]} in row {equal[0]} "
             f"({equal.size} of {len(logits)} rows)"
         )

@@ -10,20 +10,20 @@ import tensorflow as tf
 
 from keras_vit.core.text import name_some
 
-# As many images may be skipped from a dataset of any size.
+# Number of images that may be skipped even if `max_skipped` is a smaller share.
 _ALWAYS_ALLOWED = 10
 _SHOWN = 5
-# Stands for a wrong label of an image with several labels.
+# Stands for an invalid label in an image's list of labels, whose value is not known.
 IN_A_LIST = -2
 
 
 class Skipped:
-    """The images of a dataset that could not be decoded, with reasons. It grows during reading.
+    """Record the images of a dataset that could not be decoded, with reasons.
 
     Args:
         source: the `Source`.
         max_share: greatest share of the images that may be skipped.
-        reasons: dictionary from the ids of images that are known to be broken to reasons.
+        reasons: dictionary `{id: reason}` of the images that are known to be broken.
     """
 
     def __init__(self, source, max_share, reasons=()):
@@ -42,7 +42,7 @@ class Skipped:
         return len(self._reasons)
 
     def __str__(self):
-        # A source of features lacks the skipped images.
+        # A source of features does not contain the images that were skipped.
         missing = len(self) - len(self._source.find_numbers(self.reasons))
         total = self._source.num_examples + missing
         shown = name_some([f"{id} ({reason})" for id, reason in self.reasons.items()], _SHOWN)
@@ -67,14 +67,14 @@ class Skipped:
     def refuse_label(self, number, label):
         """Raise `ValueError` for an image with a label that is not the number of a class."""
         count = len(self._source.class_names)
-        shown = "a list with another" if label == IN_A_LIST else f"label={label}"
+        shown = "a list with another label" if label == IN_A_LIST else f"label={label}"
         self._fail(
             f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
-            f"{shown} of {self._source.find_id(int(number))}"
+            f"{shown} for {self._source.find_id(int(number))}"
         )
 
     def end_of_epoch(self, count):
-        """Raise `ValueError` unless `count`, the examples read in an epoch, is all of them."""
+        """Raise `ValueError` unless all examples were read in an epoch; `count` is their number."""
         if count != self._source.num_examples:
             self._fail(
                 f"All {self._source.num_examples} examples must be read. Received: {count}; "
@@ -88,10 +88,10 @@ class Skipped:
 
 @contextlib.contextmanager
 def explaining_errors(*datasets):
-    """Raise the original error of a dataset of `load` instead of TensorFlow's error.
+    """Raise the `ValueError` that stopped a dataset of `load`, instead of TensorFlow's error.
 
     Args:
-        *datasets: datasets of `load` that the body iterates over.
+        *datasets: datasets from `load` that are read in the `with` block.
 
     Raises:
         ValueError: if too many images were skipped or a label is out of range.
@@ -118,7 +118,7 @@ def leave_out(source, ids, name, split, find_all_splits):
         ids: list of ids, or the path of a file with ids.
         name: name of the dataset, for the log.
         split: name of the split, for the log.
-        find_all_splits: function that returns a `Source` of all examples of the dataset.
+        find_all_splits: function that returns a `Source` of all splits of the dataset.
 
     Returns:
         A `Source`.
@@ -132,7 +132,7 @@ def leave_out(source, ids, name, split, find_all_splits):
         return source
     excluded = source.find_numbers(ids)
     found = {source.find_id(number) for number in excluded}
-    # Comments start with `# `, but so may the id of an example.
+    # A line that starts with `# ` is a comment, unless it is the id of an example.
     ids = found | {id for id in ids if not f"{id} ".startswith("# ")}
     unknown = ids - found
     if unknown:

@@ -64,30 +64,30 @@ def load(
             `labels.txt`; `{split}` in the pattern stands for the name of a split);
             `"objectnet:DIR"` (ObjectNet with ImageNet's classes, test split only); or
             `"masks:DIR"` (images whose labels are masks, int32 `(batch, height, width)`).
-        split: `"train"`, `"validation"` or `"test"`, or several joined with `+`;
-            `keras_vit.data.sources.splits` defines them for datasets that lack some.
+        split: `"train"`, `"validation"` or `"test"`, or several joined with `+`. If a dataset lacks
+            a split, images are taken from another split: see `keras_vit.data.sources.splits`.
         image_size: int or `(height, width)`, in pixels.
         batch_size: images per batch.
         training: whether to shuffle, differently in each epoch.
         preprocessing: the operations on an image: a `keras_vit.data.Preprocessing`, or the name of
             a preset, which depends on `training`: `"original"` (vit_jax), `"big_vision"` or
             `"hyper_rule"` (BiT). By default the whole image is resized.
-        repeat: whether epochs follow one another without end, in batches of one size.
+        repeat: whether to repeat epochs without end; all batches are then full.
         classes: names of the classes to keep, numbered from 0 in the dataset's order; `None` for
             all. For `digits`, folders and CSV files only.
         fraction: approximate share of the examples to take, chosen at random. The choice does not
-            depend on the seed, and a larger share includes the examples of a smaller one. All
+            depend on the seed, and a larger share includes the examples of a smaller share. All
             examples are still read.
         exclude: ids of examples to leave out, or the path of a file with one id per line, such as
             `keras_vit.data.write_ids` writes.
-        max_skipped: greatest share of images that may be skipped; ten are always allowed.
-        cache: `"memory"` or the path of a file, to keep encoded images after the first epoch. A
-            file with other examples raises an error.
+        max_skipped: greatest share of images that may be skipped; ten images always may be.
+        cache: where to keep encoded images after the first epoch: `"memory"` or the path of a file.
+            It is an error if the file has other images.
         shard: `(index, count)`, the share of one worker. Each example belongs to one worker.
         seed: seed of the order and the augmentation: the same seed gives the same batches.
         data_dir: directory of TensorFlow Datasets.
-        balanced: for training, whether images of small classes are repeated, so that each pass has
-            about equally many images of each class.
+        balanced: whether to repeat the images of small classes, so that each epoch has about
+            equally many images of each class; only for training.
         **changes: fields of `Preprocessing` that replace fields of `preprocessing`:
             `min_crop_area`, `random_crop_from`, `central_crop_from`, `image_spec`, `flip`,
             `augmentation`, `upright`, `one_hot`.
@@ -130,8 +130,8 @@ def load(
     examples = source if tuple(shard) == (0, 1) else find(shard)
     if balanced and (source.has_masks or not training):
         raise ValueError(
-            "`balanced` must be false without `training`, where images would count twice, and for "
-            f"masks. Received: balanced=True, training={training}, name={name!r}"
+            "`balanced` must be false without `training`, because repeated images would count "
+            f"several times, and for masks. Received: balanced=True, {training=}, name={name!r}"
         )
     options = {"scale": source.scale, "border": source.border}
     if source.has_masks:
@@ -179,8 +179,8 @@ def find_source(
     kind, argument = find_kind(name)
     if kind is None and name not in DATASETS:
         raise ValueError(
-            f"`name` must be {', '.join(f'`{row.pattern}`' for row in KINDS.values())} "
-            f"or one of the paper's, which `keras-vit data` lists. Received: name={name!r}"
+            f"`name` must be {', '.join(f'`{known.pattern}`' for known in KINDS.values())} "
+            f"or a name that `keras-vit data` lists. Received: name={name!r}"
         )
     if name in DATASETS:
         kind = dataclasses.replace(KINDS["tfds"], function="tfds:paper_dataset")
@@ -199,7 +199,7 @@ def find_source(
 
 
 def find_all_splits(name, data_dir):
-    """Find the examples of all splits of a dataset: a `Source`."""
+    """Return a `Source` with the examples of all splits of a dataset."""
     return find_source(name, "+".join(splits_of(name)), data_dir=data_dir)
 
 
@@ -243,7 +243,7 @@ def cache_images(source, cache):
 
     Args:
         source: a `Source`.
-        cache: `"memory"`, or the path of a file: a new one, or one made from these examples.
+        cache: `"memory"`, or the path of a new file or of a file made from the same examples.
 
     Returns:
         A `Source`.
@@ -261,7 +261,7 @@ def cache_images(source, cache):
 
 def _check_examples(path, digest):
     record = path.with_name(path.name + _RECORD)
-    # The first process writes the record, long before the cache is complete.
+    # The cache is new if it has no record, and TensorFlow has not written its index.
     if not record.exists() and not path.with_name(f"{path.name}.index").exists():
         with replacing(record) as partial:
             partial.write_text(json.dumps({"digest": digest}) + "\n")
@@ -271,8 +271,7 @@ def _check_examples(path, digest):
         recorded = None
     if recorded != digest:
         raise ValueError(
-            "`cache` must be a new file, or one that was made of the same images and labels. "
-            f"Received: cache={str(path)!r}, which was made of "
-            f"{'others' if recorded else 'images that are not recorded'}; delete {path.name}* to "
-            "create it again"
+            "`cache` must be a new file, or a file made from the same images and labels. "
+            f"Received: cache={str(path)!r}, made from {'other' if recorded else 'unknown'} images "
+            f"or labels; delete {path.name}* to create the cache again"
         )

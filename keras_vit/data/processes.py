@@ -1,4 +1,4 @@
-"""Training data for several processes and devices: shares of processes, batches of equal size."""
+"""Training data for several processes and devices: count images, and make batches of one size."""
 
 import keras
 import numpy as np
@@ -24,19 +24,19 @@ def sum_over_processes(number):
 
 
 def count_images(dataset):
-    """Return the number of images that a dataset yields, without skipped ones."""
+    """Return the number of images that a dataset yields; skipped images are not counted."""
     # Targets are counted, because inputs may be a dictionary.
     return sum(len(targets) for _, targets, *_ in dataset)
 
 
 def pad(dataset, batch_size, num_batches, weight=1.0):
-    """Fill the last batch of a dataset with images of weight 0, and append batches of such images.
+    """Pad a dataset to a number of full batches, with images of weight 0.
 
     Args:
-        dataset: dataset of `(inputs, targets)` or `(inputs, targets, weights)`; only its last batch
-            may be smaller.
-        batch_size: images in a batch.
-        num_batches: number of batches of the result.
+        dataset: dataset of `(inputs, targets)` or `(inputs, targets, weights)`; only the last batch
+            may have fewer than `batch_size` images.
+        batch_size: images per batch.
+        num_batches: number of batches in the result.
         weight: factor of the weights of the real images.
 
     Returns:
@@ -58,7 +58,7 @@ def pad(dataset, batch_size, num_batches, weight=1.0):
         weights = tf.broadcast_to(weights * tf.cast(weight, tf.float32), shape)
         are_masks = tf.is_tensor(labels) and labels.shape.rank == 3
         if are_masks and weights.shape.rank == 1:
-            # Keras does not broadcast the weights of images to masks.
+            # Keras needs a weight per pixel of a mask.
             weights = tf.broadcast_to(weights[:, None, None], tf.shape(labels))
         return tf.nest.map_structure(fill_tensor, (inputs, labels, weights))
 

@@ -1,8 +1,8 @@
-"""`Job`: predictions of many images, in a directory of Parquet files that any worker can write.
+"""`Job`: predict many images with several workers, and write a directory of Parquet files.
 
-The images are divided into parts, one file per part. The images and the file name of a part depend
-on the images and `part_size` alone. So several machines can share the work, and existing parts need
-not be computed again.
+The images are divided into parts, with one file per part. Which images a part has, and the name of
+its file, depend only on the list of all images and `part_size`. So several machines can share the
+work, and existing parts need not be computed again.
 """
 
 import dataclasses
@@ -33,15 +33,15 @@ _DEPTHS = {"probabilities": 1, "logits": 1, "features": 1, "attention_distance":
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Predictions of images in a directory. A job is pickled as its arguments, for workers.
+    """Predictions of images, which are written to a directory. A job can be sent to workers.
 
     Args:
         predictor: a `keras_vit.serving.Predictor`.
         images: names of the images, as in `keras_vit.data.inputs.find_images`.
-        output: directory of the parts.
+        output: directory for the files of the parts.
         split: as in `find_images`.
         data_dir: as in `find_images`.
-        part_size: number of images in a part.
+        part_size: number of images per part.
     """
 
     predictor: Predictor
@@ -58,18 +58,19 @@ class Job:
         paths = (find_kind(name)[1] if is_dataset(name) else name for name in self.images)
         for folder in map(pathlib.Path, filter(None, paths)):
             if folder.is_dir() and self.output.resolve().is_relative_to(folder.resolve()):
-                # Next time, `output` would be found as a class.
+                # The next time, the folder `output` would be read as a class of images.
                 raise ValueError(
                     "`output` must not be in the folder of the images. "
                     f"Received: output={str(self.output)!r}, images={str(folder)!r}"
                 )
 
     def __reduce__(self):
+        # Pickle only the arguments.
         return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     @functools.cached_property
     def rows(self):
-        """The images as `keras_vit.data.inputs.ImageRows`; each process lists them itself."""
+        """The images as `keras_vit.data.inputs.ImageRows`; each process lists the images."""
         return find_images(self.images, self.split, self.data_dir)
 
     @property
@@ -78,14 +79,14 @@ class Job:
         return math.ceil(self.rows.num_images / self.part_size)
 
     def begin(self):
-        """Record the settings in a new directory, or compare them with an existing record.
+        """Record the settings in `output`, or compare them with the settings recorded before.
 
         Raises:
-            ValueError: if the directory belongs to another job, or there are no images.
+            ValueError: if other settings are recorded, or there are no images.
         """
         for name in self.images:
             if not is_dataset(name) and not all(path.exists() for path in matching_paths(name)):
-                raise ValueError(f"`images` must exist. Received: {name!r}, which does not")
+                raise ValueError(f"`images` must exist. Received: {name!r}, which does not exist")
         predictor = self.predictor
         settings = {
             "images": self.images,
@@ -96,13 +97,13 @@ class Job:
             **{name: getattr(predictor, name) for name in ("outputs", "dtype", "image_size")},
             "part_size": self.part_size,
         }
-        places = {
+        unchecked = {
             "model": predictor.path,
             "data_dir": None if self.data_dir is None else str(self.data_dir),
             "class_names": self.rows.class_names,
         }
-        options = {"file": PREDICTIONS_RECORD, "may_differ": tuple(places)}
-        with RunDir(self.output, {**places, **settings}, resume=True, **options).open(shared=True):
+        options = {"file": PREDICTIONS_RECORD, "may_differ": tuple(unchecked), "resume": True}
+        with RunDir(self.output, {**unchecked, **settings}, **options).open(shared=True):
             pass
 
     def path(self, part):
@@ -110,17 +111,17 @@ class Job:
         return self.output / f"part-{part:05d}-of-{self.count:05d}.parquet"
 
     def numbers(self, part):
-        """Return the numbers of the images of a part, a range."""
+        """Return the numbers of the images of a part, as a range."""
         start = part * self.part_size
         return range(start, min(start + self.part_size, self.rows.num_images))
 
     def of_shard(self, shard):
-        """Return the parts of a shard, `(index, count)`, which are consecutive."""
+        """Return the parts of a shard, `(index, count)`, as a range."""
         index, count = shard
         return range(self.count * index // count, self.count * (index + 1) // count)
 
     def missing(self, shard=(0, 1)):
-        """Return the parts of a shard with a missing or incomplete file."""
+        """Return the parts of a shard whose files are missing or incomplete."""
         return [part for part in self.of_shard(shard) if not self._is_complete(part)]
 
     def _is_complete(self, part):
@@ -138,7 +139,7 @@ class Job:
             on_images: as in the call of a `Predictor`.
 
         Returns:
-            `(images, broken)`: how many images the part has, and how many cannot be decoded.
+            `(images, broken)`: the number of images, and of images that cannot be decoded.
         """
         numbers, types = self.numbers(part), {"id": _TEXTS}
         if self.rows.has_labels:
@@ -151,7 +152,7 @@ class Job:
 
 
 def output_types(predictor):
-    """Return a dictionary from the columns that a predictor adds to their Arrow types."""
+    """Return the Arrow types of the columns that a predictor adds, a dictionary by their names."""
     is_multi_label = predictor.model.thresholds is not None
     types = {"prediction": (_TEXTS, is_multi_label), "probability": (_NUMBERS, is_multi_label)}
     types |= {name: (_NUMBERS, depth) for name, depth in _DEPTHS.items()}
@@ -163,11 +164,11 @@ def _nested(kind, depth):
 
 
 def to_table(columns, types):
-    """Convert columns to a table, with null for images that cannot be decoded.
+    """Convert columns to a table. Outputs of images that cannot be decoded become null.
 
     Args:
         columns: dictionary of arrays, as a `Predictor` returns them.
-        types: dictionary from the names of all columns to Arrow types.
+        types: dictionary from the names of columns to Arrow types.
 
     Returns:
         A `pyarrow.Table` with the columns in the order of `types`.
@@ -186,7 +187,7 @@ def _array(values, kind, is_broken):
 
 
 def _lists(values, is_broken=None):
-    """Convert an array `(rows, ...)` to Arrow lists, without a Python object per number."""
+    """Convert an array `(rows, ...)` to Arrow lists, without making a Python object per number."""
     rows, length = values.shape[:2]
     inner = values.reshape(rows * length, *values.shape[2:])
     inner = _lists(inner) if inner.ndim > 1 else pyarrow.array(inner)

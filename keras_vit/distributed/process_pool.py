@@ -1,6 +1,6 @@
-"""Write parts of a job with this process, or with several processes on this machine.
+"""Write parts of a job, with this process or with several processes on this machine.
 
-This module imports little: a worker silences the standard error before TensorFlow is imported.
+This module does not import TensorFlow: workers silence the standard error before they import it.
 """
 
 import concurrent.futures
@@ -19,15 +19,16 @@ def write_parts(job, parts, processes=1, on_images=None):
     Args:
         job: a `keras_vit.distributed.batch.Job`.
         parts: list of the numbers of the parts.
-        processes: number of processes; each loads the model and uses its share of the cores.
+        processes: number of processes. Each process loads the model and uses an equal share of the
+            cores.
         on_images: function that is called with the number of images predicted since the last call.
 
     Returns:
         The number of images that cannot be decoded.
 
     Raises:
-        ValueError: if the model cannot be loaded, or an argument does not fit it.
-        OSError: if a file cannot be written or a process ends; parts written before are kept.
+        ValueError: if the model cannot be loaded, or an argument does not fit the model.
+        OSError: if a file cannot be written, or a process ends. Parts that are written stay valid.
     """
     if processes == 1:
         return sum(job.write(part, on_images)[1] for part in parts)
@@ -42,8 +43,8 @@ def write_parts(job, parts, processes=1, on_images=None):
                     on_images(images)
         except concurrent.futures.process.BrokenProcessPool as error:
             raise OSError(
-                "a process ended before its part was written: it was killed, perhaps because it "
-                "ran out of memory; the same command writes the parts that are missing"
+                "a process was killed before its part was written, perhaps because memory ran out; "
+                "run the same command again to write the missing parts"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
@@ -53,10 +54,10 @@ def write_parts(job, parts, processes=1, on_images=None):
 def _start(job, num_threads):
     """Prepare a process of the pool."""
     global _job
-    # Let Ctrl-C end the process, not only the current part.
+    # By default, Ctrl-C would end only the current part, not the process.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    # Number of threads of TensorFlow, and of OpenMP for PyTorch, unless the user has set it.
+    # Limit the threads of TensorFlow, and of OpenMP in PyTorch, unless the user has set a limit.
     for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(name, num_threads)
     with without_stderr():

@@ -1,25 +1,26 @@
-"""Predictions on a cluster of Spark (`pip install 'keras-vit-zoo[spark]'`)."""
+"""Predictions on a Spark cluster (`pip install 'keras-vit-zoo[spark]'`)."""
 
 from keras_vit.distributed.batch import output_types
 from keras_vit.serving.predictor import Predictor
 
 
 def predict(dataframe, model, **settings):
-    """Add the predictions of a model to a data frame of Spark.
+    """Add the predictions of a model to a Spark data frame.
 
     Each of Spark's Python workers loads the model once. The number of rows per call of a worker is
-    `spark.sql.execution.arrow.maxRecordsPerBatch`; for images, 256 is better than its large
-    default.
+    the setting `spark.sql.execution.arrow.maxRecordsPerBatch`. For images, set it to 256: the
+    default is too large.
 
     Args:
         dataframe: a `pyspark.sql.DataFrame` with one of the image columns of
             `keras_vit.serving.Predictor`, as from `spark.read.format("binaryFile")`.
-        model: path of the model, which all machines of the cluster must reach, or the name of a
+        model: path of the model, at which all machines of the cluster find it, or the name of a
             checkpoint.
         **settings: arguments of `Predictor`, such as `outputs` and `batch_size`.
 
     Returns:
-        A `pyspark.sql.DataFrame` with the other columns, the columns of `outputs`, and `error`.
+        A `pyspark.sql.DataFrame` with the columns of `dataframe` except the images, the columns of
+        `outputs`, and `error`.
 
     Raises:
         ValueError: if an argument of `Predictor` is out of range or the model cannot be loaded.
@@ -44,7 +45,7 @@ def predict(dataframe, model, **settings):
 
 
 def _as_objects(values, errors):
-    """Return a list, with `None` for the images that cannot be decoded."""
+    """Return values as a list, with `None` for the images that cannot be decoded."""
     rows = values.tolist()
     if values.dtype == object:
         return rows

@@ -33,7 +33,7 @@ class Predictions:
         is_right: whether `predicted` is the label of the image, or one of its labels.
         labels: int32, the label of the image.
         losses: float32, the cross-entropy.
-        is_in_top_5: whether a label of the image is among the classes with the five greatest
+        is_in_top_5: whether a label of the image is among the five classes with the greatest
             logits; `None` if not computed.
 
     Example:
@@ -56,7 +56,7 @@ class Predictions:
     is_in_top_5: np.ndarray | None = None
 
     def summary(self):
-        """Return the metrics of all images, as `evaluate` does."""
+        """Return the metrics over all images, as `evaluate` does."""
         metrics = {"images": len(self.predicted)}
         if self.losses is not None:
             metrics["loss"] = _mean(self.losses)
@@ -75,12 +75,13 @@ def evaluate(model: keras.Model, dataset: Any) -> dict:
     Arguments and errors are as in `predictions`.
 
     Returns:
-        A dictionary: `images` (without skipped images), `loss`, `accuracy` (top-1),
+        A dictionary: `images` (number of images that were not skipped), `loss`, `accuracy` (top-1),
         `top_5_accuracy` if there are more than five classes, and `calibration_error` (see
         `keras_vit.evaluation.metrics.expected_calibration_error`). For a multi-label dataset, such
-        as ImageNet-ReaL: `images` (only images with a label), `accuracy`, the share of images whose
-        prediction is among the labels, and, if there are more than five classes, `top_5_accuracy`,
-        the share of images with a label among the five greatest logits.
+        as ImageNet-ReaL, only images with labels count: `images`; `accuracy`, the share of images
+        whose predicted class is among the labels; and, if there are more than five classes,
+        `top_5_accuracy`, the share of images with a label among the five classes with the greatest
+        logits.
     """
     return predictions(model, dataset).summary()
 
@@ -88,18 +89,18 @@ def evaluate(model: keras.Model, dataset: Any) -> dict:
 def predictions(model: keras.Model, dataset: Any) -> Predictions:
     """Return the predictions of a classifier for a dataset, in one pass.
 
-    If several processes each read their own share of the dataset, `load(..., shard=(index, count))`
-    with the index of the process, each gets the predictions of all shares. All processes must call
-    this function.
+    Several processes can each read a share of the dataset: `load(..., shard=(index, count))` with
+    the index of the process. Then all processes must call this function, and each process gets the
+    predictions for all shares.
 
     Args:
         model: a model that returns logits.
         dataset: a dataset of `keras_vit.data.load`, or its `info.dataset`.
 
     Returns:
-        `Predictions` with one entry per image, in the order of the dataset, or of the processes and
-        their shares. In a multi-label dataset, images without labels are left out. For a model with
-        `thresholds`, `LabelPredictions` of all images.
+        `Predictions` with one entry per image in the order of the dataset. With several processes,
+        the share of the first process comes first. Images of a multi-label dataset that have no
+        label are left out. For a model with `thresholds`, `LabelPredictions` of all images.
 
     Raises:
         ValueError: if the model and the dataset have different numbers of classes, the model does
@@ -125,13 +126,13 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
         # Without this error, such images would be predicted as class 0.
         raise ValueError(
             "`model` must return finite logits. "
-            f"Received: {is_wrong} of {len(columns['predicted'])} images without"
+            f"Received: NaN or infinity for {is_wrong} of {len(columns['predicted'])} images"
         )
     return Predictions(class_names, **columns)
 
 
 def as_batches(dataset):
-    """Return the batches of a dataset of `load`, or of its `info.dataset`.
+    """Return the batches of a dataset from `load`, which may be given as its `info.dataset`.
 
     Raises:
         ValueError: if the dataset is repeated.
@@ -139,7 +140,7 @@ def as_batches(dataset):
     batches = dataset.batches() if isinstance(dataset, Dataset) else dataset
     if batches.info.dataset.repeat:
         raise ValueError(
-            "The dataset must have an end, to count each image once. "
+            "The dataset must have an end, so that each image is counted once. "
             "Received: a dataset of `load(..., repeat=True)`"
         )
     return batches
@@ -148,8 +149,8 @@ def as_batches(dataset):
 def check_same_classes(model_names, data_names, must_be_equal):
     """Raise `ValueError` unless a model and a dataset have the same classes in the same order.
 
-    A synset of ImageNet is the same as its name. Other projects may spell names differently: if
-    names differ and need not be equal (`must_be_equal`), a warning is logged.
+    Synsets of ImageNet are compared by their names. Other projects may spell names differently:
+    unless `must_be_equal`, a warning is logged if names differ.
     """
     model_names, data_names = as_words(model_names), as_words(data_names)
     pairs = zip(model_names, data_names, strict=False)
@@ -164,23 +165,23 @@ def check_same_classes(model_names, data_names, must_be_equal):
     # If the dataset has synsets, names cannot be compared.
     if different and not all(re.fullmatch(r"n\d{8}", name) for name in data_names):
         logging.getLogger("keras_vit").warning(
-            "classes of different names are compared by their order: %r is %r", *different[0]
+            "names of classes differ; classes are matched by their order: %r is %r", *different[0]
         )
 
 
 def logits_function(model):
-    """Return a function from images to logits that a process can call independently of others.
+    """Return a function from images to logits that each process can call independently.
 
-    Only the JAX backend has several processes. Each process computes on its own device, so batches
-    may have different sizes. Each process must have the whole model, as after loading or after
-    `data_parallel` training.
+    Only the JAX backend has several processes. Each process uses one of its devices, so batches of
+    different processes may have different sizes. Each process must have the whole model, as after
+    loading or after `data_parallel` training.
     """
     if process()[1] == 1:
         return for_inference(model).predict_on_batch
     import jax
 
-    # All processes would have to compute with a shared array at the same time. Take the copy on a
-    # device of this process.
+    # With arrays of all processes, these would have to compute at the same time. Take the copies on
+    # a device of this process.
     groups = model.trainable_variables, model.non_trainable_variables
     variables = [[variable.value.addressable_data(0) for variable in group] for group in groups]
     return functools.partial(jax.jit(stateless_outputs(model)), variables)
@@ -197,7 +198,7 @@ def stateless_outputs(model):
 
 
 def gather(columns):
-    """Concatenate the arrays of all processes in their order. All processes must call this.
+    """Concatenate the arrays of all processes, in the order of the processes, which must all call.
 
     `columns` is a dictionary of arrays of equal length, with at most 32 bits per number. The length
     may differ between processes.
@@ -218,7 +219,7 @@ def gather(columns):
 
 
 def _logits_and_labels(model, batches):
-    """Yield the arrays of each batch; the first process shows a progress bar."""
+    """Yield the logits and labels of each batch; the first process shows a progress bar."""
     predict, size = logits_function(model), 0
     progress = tqdm.tqdm(
         batches.as_numpy_iterator(),
@@ -229,8 +230,8 @@ def _logits_and_labels(model, batches):
     )
     with explaining_errors(batches):
         for images, labels in progress:
-            # Smaller batches are filled up, because JAX would compile again for another size, and
-            # several devices could not divide it.
+            # Fill up smaller batches: otherwise JAX would compile again, and several devices could
+            # perhaps not divide the batch.
             size = max(size, len(images))
             logits = predict(np.resize(images, (size, *images.shape[1:])))
             yield np.asarray(logits, "float64")[: len(images)], labels
@@ -247,7 +248,7 @@ def _prediction_columns(logits, labels):
     if is_multi_label:
         has_label = (labels > 0).any(axis=-1)
         logits, labels = logits[has_label], labels[has_label]
-    # A stable sort takes the first of equal logits as the greatest, as `argmax` does.
+    # If logits are equal, a stable sort puts the first class first, as `argmax` does.
     top_5 = np.argsort(-logits, axis=-1, kind="stable")[:, :5]
     hits = np.take_along_axis(labels, top_5, -1) > 0 if is_multi_label else top_5 == labels[:, None]
     predicted, images = top_5[:, 0], np.arange(len(logits))

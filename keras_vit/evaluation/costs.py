@@ -13,10 +13,10 @@ def count_parameters(
     """Count the parameters of a model with a linear head.
 
     Args:
-        variant: a row of `keras_vit.list_variants()`, perhaps with another `pooling`,
-            `position_embedding`, `position_placement` or `axial`. Everything else is counted as in
-            the paper's models.
-        num_classes: classes of the head; 0 for none.
+        variant: an entry of `keras_vit.list_variants()`, perhaps with another `pooling`,
+            `position_embedding`, `position_placement` or `axial`. All other layers are counted as
+            in the paper's models.
+        num_classes: number of classes of the head; 0 for no head.
         image_size: int or `(height, width)`, in pixels.
 
     Returns:
@@ -29,18 +29,18 @@ def count_parameters(
     >>> count_parameters(keras_vit.list_variants()[4])
     86567656
     """
-    row = variant.replace(image_size=image_size)
-    root_and_units = list(_convolutions(row))
+    options = variant.replace(image_size=image_size)
+    root_and_units = list(_convolutions(options))
     kernels = sum(size**2 * i * o for size, i, o, *_ in root_and_units)
-    kernels += sum((i + 1) * o for _, i, o in _dense(row, num_classes))
-    if is_resnet(row):
-        # A norm precedes the head and each convolution but the root and the projections.
+    kernels += sum((i + 1) * o for _, i, o in _dense(options, num_classes))
+    if is_resnet(options):
+        # A norm precedes the head and each convolution, except the root and the projections.
         norms = sum(i for _, i, *_, is_projection in root_and_units[1:] if not is_projection)
-        return kernels + 2 * (norms + _out_channels(row))
+        return kernels + 2 * (norms + _out_channels(options))
     # A norm follows each convolution of a hybrid.
     norms = sum(o for _, _, o, *_ in root_and_units)
-    count = (4 if row.axial else 2) * row.depth + 1 + (row.pooling == "map")
-    return kernels + 2 * (norms + count * row.embedding_dim) + _embeddings(row)
+    count = (4 if options.axial else 2) * options.depth + 1 + (options.pooling == "map")
+    return kernels + 2 * (norms + count * options.embedding_dim) + _embeddings(options)
 
 
 def count_flops(
@@ -52,14 +52,14 @@ def count_flops(
     """Count the floating-point operations of one image's forward pass.
 
     A multiplication and an addition count as two operations. Only matrix products and convolutions
-    are counted; the rest is 0.4 % for ViT-B/16 and 2 % for BiT-R50x1.
+    are counted. All other operations are 0.4 % in ViT-B/16 and 2 % in BiT-R50x1.
 
     Args:
         variant: as in `count_parameters`.
-        num_classes: classes of the head; 0 for none.
+        num_classes: number of classes of the head; 0 for no head.
         image_size: int or `(height, width)`, in pixels.
-        with_padding: whether to count products with the zero padding of feature maps, 4 % of all in
-            a ResNet. TensorFlow's profiler counts them, XLA does not.
+        with_padding: whether to count products with the zero padding of feature maps, which are 4 %
+            of the products of a ResNet. TensorFlow's profiler counts these products, XLA does not.
 
     Returns:
         An integer.
@@ -71,24 +71,24 @@ def count_flops(
     >>> round(count_flops(keras_vit.list_variants()[4]) / 1e9, 1)
     35.1
     """
-    row = variant.replace(image_size=image_size)
-    products = sum(positions * i * o for positions, i, o in _dense(row, num_classes))
-    for size, i, o, before, stride, _ in _convolutions(row):
-        sides = zip(_sides(row, before), _sides(row, stride), strict=True)
-        along = [
-            size * after if with_padding else products_of(size, side, after, stride // before)
+    options = variant.replace(image_size=image_size)
+    products = sum(positions * i * o for positions, i, o in _dense(options, num_classes))
+    for size, i, o, stride_in, stride, _ in _convolutions(options):
+        sides = zip(_sides(options, stride_in), _sides(options, stride), strict=True)
+        per_side = [
+            size * after if with_padding else products_of(size, side, after, stride // stride_in)
             for side, after in sides
         ]
-        products += math.prod(along) * i * o
-    return 2 * (products + (0 if is_resnet(row) else _attention_products(row)))
+        products += math.prod(per_side) * i * o
+    return 2 * (products + (0 if is_resnet(options) else _attention_products(options)))
 
 
 def count_training_exaflops(variant, num_examples, epochs, num_classes=1000, image_size=224):
     """Count the compute of a training run, in exaFLOPs (10^18 floating-point operations).
 
-    For each product in the forward pass, the backward pass has two, for the gradients of inputs and
-    of weights, so a step costs three forward passes. Products with zero padding are not counted, as
-    in section 4.4 and table 6 of the paper (arXiv 2010.11929).
+    For each product in the forward pass, the backward pass has two products, for the gradients of
+    inputs and of weights. So a training step costs three forward passes. Products with zero padding
+    are not counted, as in section 4.4 and table 6 of the paper (arXiv 2010.11929).
     """
     forward = count_flops(variant, num_classes, image_size, with_padding=False)
     return 3 * forward * num_examples * epochs / 1e18
@@ -99,18 +99,19 @@ def count_activations(
 ) -> int:
     """Count the numbers that the backward pass of one image needs from the forward pass.
 
-    Counted are the inputs of products, norms, GELUs and ReLUs, and the outputs of fused attention,
-    without dropout. This is the minimum, and as much as PyTorch's own operations keep; XLA
-    recomputes a part. Backends with norms and GELUs of several operations keep more: for a ViT, 1.8
-    times as much by TensorFlow without XLA, which also keeps the attention scores; for hybrids and
-    ResNets, 1.25 to 1.6 times as much by Keras on torch. Dropout adds a third. Weights, gradients
-    and the optimizer's state are not counted: 16 bytes per parameter for AdamW in float32.
+    These numbers are the inputs of products, norms, GELUs and ReLUs, and the outputs of fused
+    attention. PyTorch's own operations keep exactly these numbers; XLA recomputes some of them.
+    Backends that compute a norm or a GELU in several operations keep more: TensorFlow without XLA,
+    which also keeps the attention scores, 1.8 times as much for a ViT; Keras on torch 1.25 to 1.6
+    times as much for hybrids and ResNets. Dropout, which is not counted, would add a third.
+    Weights, gradients and the state of the optimizer are not counted either: these take 16 bytes
+    per parameter for AdamW in float32.
 
     Args:
         variant: as in `count_parameters`.
         image_size: int or `(height, width)`, in pixels.
-        remat: whether Transformer blocks keep only their inputs, and recompute the rest, one block
-            at a time.
+        remat: whether Transformer blocks keep only their inputs, and the backward pass recomputes
+            other numbers, one block at a time.
 
     Returns:
         An integer; numbers have 4 bytes in float32 and 2 in bfloat16.
@@ -123,145 +124,148 @@ def count_activations(
     >>> count_activations(vit_b16) * 4 // 2**20, count_activations(vit_b16, remat=True) * 4 // 2**20
     (111, 17)
     """
-    row = variant.replace(image_size=image_size)
-    maps = 3 * math.prod(row.image_size) + _kept_maps(row)
-    if is_resnet(row):
+    options = variant.replace(image_size=image_size)
+    maps = 3 * math.prod(options.image_size) + _kept_maps(options)
+    if is_resnet(options):
         return maps
-    width, hidden, tokens = row.embedding_dim, row.mlp_dim, _num_tokens(row)
-    # Two residual inputs, their norms, queries, keys, values and the output of attention; in the
-    # MLP the input and the output of GELU, and, if it is gated, the gate and the product.
-    block = tokens * (8 * width + (4 if row.gated_mlp else 2) * hidden)
-    if row.position_embedding == "relative":
-        # The bias of the attention, and its output with the heads side by side.
-        block += row.num_heads * tokens**2 + tokens * width
-    depth = row.depth * (2 if row.axial else 1)
+    width, hidden, tokens = options.embedding_dim, options.mlp_dim, _num_tokens(options)
+    # `8 * width`: the inputs and the outputs of two norms, queries, keys, values, and the output of
+    # the attention. `2 * hidden`: the input and the output of GELU; a gated MLP also keeps the gate
+    # and the product.
+    block = tokens * (8 * width + (4 if options.gated_mlp else 2) * hidden)
+    if options.position_embedding == "relative":
+        # The bias of the attention, and the output of the attention with concatenated heads.
+        block += options.num_heads * tokens**2 + tokens * width
+    depth = options.depth * (2 if options.axial else 1)
     blocks = depth * tokens * width + block if remat else depth * block
     # The inputs of the last norm and of the head.
-    head = tokens * width + _pooled_width(row)
-    if row.pooling == "map":
-        # Keys and values of the tokens; for the probe the inputs of attention, norm and MLP.
+    head = tokens * width + _pooled_width(options)
+    if options.pooling == "map":
+        # `3 * tokens * width`: the normalized tokens, keys and values. The other numbers belong to
+        # the probe: the inputs of the attention, the norm and the MLP.
         head += 3 * tokens * width + 6 * width + 2 * hidden
     return maps + blocks + head
 
 
 def products_of(size, side, side_out, stride):
     """Count the products of a kernel along one side of a map, without products with padding."""
-    places = np.arange(side_out)[:, None] * stride + np.arange(size) - (size - 1) // 2
-    return int(((places >= 0) & (places < side)).sum())
+    indices = np.arange(side_out)[:, None] * stride + np.arange(size) - (size - 1) // 2
+    return int(((indices >= 0) & (indices < side)).sum())
 
 
-def _dense(row, num_classes):
+def _dense(options, num_classes):
     """Yield `(positions, channels in, channels out)` of dense layers and the patch embedding."""
-    if is_resnet(row):
-        yield 1, _out_channels(row), num_classes
+    if is_resnet(options):
+        yield 1, _out_channels(options), num_classes
         return
-    width, hidden = row.embedding_dim, row.mlp_dim
-    patches, tokens = math.prod(row.grid), _num_tokens(row)
-    yield patches, math.prod(row.patch_size) * _out_channels(row), width
-    # An axial block is two blocks.
-    for _ in range(row.depth * (2 if row.axial else 1)):
+    width, hidden = options.embedding_dim, options.mlp_dim
+    patches, tokens = math.prod(options.grid), _num_tokens(options)
+    yield patches, math.prod(options.patch_size) * _out_channels(options), width
+    # An axial block has the dense layers of two blocks.
+    for _ in range(options.depth * (2 if options.axial else 1)):
         yield from [(tokens, width, width)] * 4
-        yield from [(tokens, width, hidden)] * (2 if row.gated_mlp else 1)
+        yield from [(tokens, width, hidden)] * (2 if options.gated_mlp else 1)
         yield tokens, hidden, width
-    if row.pooling == "map":
-        # One probe attends to the patches (query and output, keys and values), and has an MLP.
+    if options.pooling == "map":
+        # A probe attends to the patches (query and keys, output and values), and has an MLP.
         yield from [(1, width, width), (patches, width, width)] * 2
         yield from [(1, width, hidden), (1, hidden, width)]
-    yield 1, _pooled_width(row), num_classes
+    yield 1, _pooled_width(options), num_classes
 
 
-def _attention_products(row):
+def _attention_products(options):
     """Count the multiplications of queries by keys, and of attention weights by values."""
-    width, patches, tokens = row.embedding_dim, math.prod(row.grid), _num_tokens(row)
-    # A token attends to its column and its row, or to all tokens.
-    block = 2 * tokens * width * (sum(row.grid) if row.axial else tokens)
-    if row.position_embedding == "relative":
+    width, patches, tokens = options.embedding_dim, math.prod(options.grid), _num_tokens(options)
+    # A token attends to the tokens of its column and of its row, or to all tokens.
+    block = 2 * tokens * width * (sum(options.grid) if options.axial else tokens)
+    if options.position_embedding == "relative":
         # Each query is multiplied by the embeddings of all offsets, and by a row of zeros.
         block += 2 * patches * width * patches
-    return row.depth * block + (2 * patches * width if row.pooling == "map" else 0)
+    return options.depth * block + (2 * patches * width if options.pooling == "map" else 0)
 
 
-def _embeddings(row):
+def _embeddings(options):
     """Count the parameters of a ViT's prefix tokens, position embeddings and probe."""
-    width, (rows, columns) = row.embedding_dim, row.grid
-    learned = width * (row.num_prefix_tokens + (row.pooling == "map"))
-    if row.position_embedding == "relative":
+    width, (rows, columns) = options.embedding_dim, options.grid
+    learned = width * (options.num_prefix_tokens + (options.pooling == "map"))
+    if options.position_embedding == "relative":
         # All heads share one embedding per offset.
-        return learned + row.depth * (2 * rows * columns - 1) * (width // row.num_heads)
-    tokens = rows * columns + row.has_class_token
+        return learned + options.depth * (2 * rows * columns - 1) * (width // options.num_heads)
+    tokens = rows * columns + options.has_class_token
     table = {"learned": tokens * width, "learned2d": (rows + columns) * (width // 2)}
-    tables = row.depth if row.position_placement == "every_layer" else 1
-    return learned + tables * table.get(row.position_embedding, 0)
+    tables = options.depth if options.position_placement == "every_layer" else 1
+    return learned + tables * table.get(options.position_embedding, 0)
 
 
-def _kept_maps(row):
-    """Count the numbers that a ResNet keeps for the backward pass; 0 for a plain ViT."""
-    stages, width = _resnet_of(row)
+def _kept_maps(options):
+    """Count the numbers that a model's ResNet keeps for the backward pass; 0 without ResNet."""
+    stages, width = _resnet_of(options)
     if stages is None:
         return 0
-    is_v2 = is_resnet(row)
-    _, *units = _convolutions(row)
+    is_v2 = is_resnet(options)
+    _, *units = _convolutions(options)
     # The output of the root convolution, and in a hybrid also the output of its ReLU.
-    kept = (1 if is_v2 else 2) * width * _pixels(row, 2)
-    for _, i, o, before, stride, is_projection in units:
-        # A projection has the same input as the first convolution of its unit. BiT keeps the inputs
-        # of norms and of convolutions, a hybrid keeps the inputs and outputs of convolutions.
-        inputs = 0 if is_projection else i * _pixels(row, before)
-        kept += 2 * inputs if is_v2 else inputs + o * _pixels(row, stride)
-    # The last map. In BiT, it is also normalized and pooled.
-    channels = _out_channels(row)
-    last = channels * _pixels(row, resnet_stride(stages))
+    kept = (1 if is_v2 else 2) * width * _pixels(options, 2)
+    for _, i, o, stride_in, stride, is_projection in units:
+        # A projection has the same input as the first convolution of its unit, which is counted
+        # once. BiT keeps the inputs of norms and of convolutions; a hybrid keeps the inputs and the
+        # outputs of convolutions.
+        inputs = 0 if is_projection else i * _pixels(options, stride_in)
+        kept += 2 * inputs if is_v2 else inputs + o * _pixels(options, stride)
+    # The last feature map; in BiT also the normalized map and the pooled vector.
+    channels = _out_channels(options)
+    last = channels * _pixels(options, resnet_stride(stages))
     return kept + (2 * last + channels if is_v2 else last)
 
 
-def _convolutions(row):
-    """Yield the convolutions of a row's ResNet, the root first; none for a plain ViT.
+def _convolutions(options):
+    """Yield the convolutions of the ResNet of a model, the root first; nothing without ResNet.
 
-    Each is `(kernel size, channels in, channels out, stride in, stride out, is_projection)`. The
-    strides are relative to the image. A projection comes last in its unit.
+    A convolution is `(kernel size, channels in, channels out, stride in, stride out,
+    is_projection)`. The strides are relative to the image. A projection comes last in its unit.
     """
-    stages, width = _resnet_of(row)
+    stages, width = _resnet_of(options)
     if stages is None:
         return
     yield 7, 3, width, 1, 2, False
-    channels, before = width, 4
+    channels, stride_in = width, 4
     for stage, units in enumerate(stages):
         filters, stride = width * 2**stage, resnet_stride(stages[: stage + 1])
         for unit in range(units):
-            yield 1, channels, filters, before, before, False
-            yield 3, filters, filters, before, stride, False
+            yield 1, channels, filters, stride_in, stride_in, False
+            yield 3, filters, filters, stride_in, stride, False
             yield 1, filters, 4 * filters, stride, stride, False
             if unit == 0:
-                yield 1, channels, 4 * filters, before, stride, True
-            channels, before = 4 * filters, stride
+                yield 1, channels, 4 * filters, stride_in, stride, True
+            channels, stride_in = 4 * filters, stride
 
 
-def _resnet_of(row):
-    """Return the stages and the width of a row's ResNet; the stages are `None` for a plain ViT."""
-    return (row.stages, row.width) if is_resnet(row) else (row.resnet_stages, row.resnet_width)
+def _resnet_of(net):
+    """Return the stages (`None` without ResNet) and the width of the ResNet of a model."""
+    return (net.stages, net.width) if is_resnet(net) else (net.resnet_stages, net.resnet_width)
 
 
-def _out_channels(row):
-    """Return the channels after the last stage; for a plain ViT 3, the channels of the image."""
-    stages, width = _resnet_of(row)
+def _out_channels(options):
+    """Return the number of channels after the ResNet; without ResNet 3, the image's channels."""
+    stages, width = _resnet_of(options)
     if stages is None:
         return 3
     return 4 * width * 2 ** (len(stages) - 1) if stages else width
 
 
-def _pooled_width(row):
-    """Return the size of the pooled vector; `token_gap` concatenates two vectors."""
-    return row.embedding_dim * (2 if row.pooling == "token_gap" else 1)
+def _pooled_width(options):
+    """Return the size of the pooled vector; pooling by `token_gap` concatenates two vectors."""
+    return options.embedding_dim * (2 if options.pooling == "token_gap" else 1)
 
 
-def _num_tokens(row):
-    return math.prod(row.grid) + row.num_prefix_tokens
+def _num_tokens(options):
+    return math.prod(options.grid) + options.num_prefix_tokens
 
 
-def _sides(row, stride):
-    """Return the sides of a map at a stride, rounded up."""
-    return [-(-side // stride) for side in row.image_size]
+def _sides(options, stride):
+    """Return the sides of a feature map: the image's sides divided by a stride, rounded up."""
+    return [-(-side // stride) for side in options.image_size]
 
 
-def _pixels(row, stride):
-    return math.prod(_sides(row, stride))
+def _pixels(options, stride):
+    return math.prod(_sides(options, stride))

@@ -26,15 +26,16 @@ from keras_vit.version import __version__
 def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.ndarray]:
     """Compute a model's representation of each image of a dataset, with a progress bar.
 
-    Skipped images have neither features nor a label.
+    Skipped images have neither features nor labels.
 
     Args:
-        model: a model of this package, new, fine-tuned or loaded.
-        dataset: a dataset of `keras_vit.data.load`, or its `info.dataset`.
+        model: a model of this package.
+        dataset: a dataset from `keras_vit.data.load`, or its `info.dataset`.
 
     Returns:
-        `(features, labels)`: the representation before the head (after `pre_logits`, if there is
-        one), float32 `(images, width)`; and the labels, int32 `(images,)` unless multi-label.
+        `(features, labels)`. Features are the representation before the head (after the layer
+        `pre_logits`, if the model has it), float32 `(images, width)`. Labels are int32 `(images,)`,
+        or float32 `(images, classes)` for a multi-label dataset.
 
     Raises:
         ValueError: if the model does not map an image to a vector, the dataset is repeated, or too
@@ -51,13 +52,13 @@ def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.n
 
 
 def split_features(model, name, split, batch_size=32, cache=None, **options):
-    """Return features, labels and class names of a split, from a cache directory if one is given.
+    """Return the features, labels and class names of a split; keep them in the directory `cache`.
 
-    The other options are as in `keras_vit.data.load`.
+    Other options are as in `keras_vit.data.load`.
 
-    A file of the cache records a digest of everything that the features depend on: weights and
+    A file in `cache` records a digest of everything on which the features depend: weights and
     configuration of the model, `Source.digest` of the images and labels, the preprocessing, and
-    versions of packages. The file is used as long as the digest is the same.
+    versions of packages. The file is used as long as the digest does not change.
     """
     extractor, image_size = feature_extractor(model), model.input_shape[1:3]
     spec = WHOLE_IMAGE if options.get("central_crop_from") else image_spec_of(model)
@@ -65,12 +66,13 @@ def split_features(model, name, split, batch_size=32, cache=None, **options):
     if cache is None:
         return *_extract(extractor, batches), batches.class_names
     cache = pathlib.Path(cache).expanduser()
-    # Raises an error before features are computed, which may take an hour.
+    # If the directory cannot be created, raise the error before features are computed, which may
+    # take an hour.
     cache.mkdir(parents=True, exist_ok=True)
     dataset, count = batches.info.dataset, batches.info.num_examples
     order = dataset.training, dataset.seed
     key = _key(extractor, dataset.examples.digest(), dataset.maker, dataset.max_skipped, order)
-    # The words are for people; the key identifies the features.
+    # The words in the file name are for people; the key identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")
     path = cache / f"{words}-{key[:16]}.npz"
     arrays = _read(path, key)
@@ -94,7 +96,7 @@ def _key(extractor, *settings):
     model = hashlib.sha256(extractor.to_json().encode())
     for weight in extractor.weights:
         model.update(ops.convert_to_numpy(weight).tobytes())
-    # TensorFlow decodes and resizes the images on every backend.
+    # With every backend, TensorFlow decodes and resizes the images.
     tensorflow = importlib.metadata.version("tensorflow")
     versions = (__version__, keras.__version__, tensorflow, keras.backend.backend())
     settings = (model.hexdigest(), *settings)
@@ -102,7 +104,7 @@ def _key(extractor, *settings):
 
 
 def _read(path, key):
-    """Read features and labels; return `None` if the file is missing, damaged or does not fit."""
+    """Read features and labels; return `None` for a missing or damaged file, or another key."""
     log = logging.getLogger("keras_vit")
     if not path.exists():
         return None
@@ -113,7 +115,7 @@ def _read(path, key):
             features, labels = arrays["features"], arrays["labels"]
             log.info("features of %d images are taken from %s", len(labels), path)
             return features, labels
-    log.warning("%s is damaged or has other contents; its features are computed again", path)
+    log.warning("%s is damaged or has other contents; features are computed again", path)
     return None
 
 
@@ -122,5 +124,5 @@ def _write(path, key, features, labels):
         with replacing(path) as partial:
             np.savez(partial, features=features, labels=labels, digest=np.array(key))
     except OSError as error:
-        # This is no failure: the features are returned, and computed again next time.
+        # The features are still returned. They are computed again next time.
         logging.getLogger("keras_vit").warning("features are not kept: %s", error)

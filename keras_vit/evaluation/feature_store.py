@@ -1,4 +1,4 @@
-"""Read, compare and search the features that `keras-vit predict --outputs features` wrote."""
+"""Read, compare and search the features that `keras-vit predict --outputs features` writes."""
 
 import dataclasses
 import importlib.util
@@ -14,7 +14,7 @@ from keras_vit.core.arguments import as_objects
 from keras_vit.data.inputs import PREDICTIONS_RECORD, find_images
 from keras_vit.evaluation.fewshot import SEEDS, fewshot_accuracies
 
-# Similarities in memory at once.
+# Number of similarities to compute at once.
 _PAIRS = 2**25
 
 
@@ -40,12 +40,12 @@ class FeatureStore:
         return nearest(self.features, queries, count)
 
     def images(self):
-        """Return the images as `ImageRows`; raise `ValueError` if they have changed."""
+        """Return the images as `ImageRows`; raise `ValueError` if images have changed."""
         images = find_images(*(self.record[name] for name in ("images", "split", "data_dir")))
         if images.digest() != self.record["digest_of_images"]:
             raise ValueError(
-                "The images to draw must be the same as when their features were computed. "
-                f"Received: {self.record['images']}, which have changed since"
+                "The images to draw must not have changed since their features were computed. "
+                f"Received: {self.record['images']}, which have changed"
             )
         return images
 
@@ -59,14 +59,14 @@ def read_features(folder):
     """Read the features of a dataset.
 
     Args:
-        folder: directory that `keras-vit predict MODEL DATA --output DIR --outputs features` wrote.
+        folder: directory `DIR` of `keras-vit predict MODEL DATA --output DIR --outputs features`.
 
     Returns:
-        A `FeatureStore` of the images that could be decoded; the number of others is logged.
+        A `FeatureStore` of the images that could be decoded; the number of other images is logged.
 
     Raises:
-        ValueError: if rows are missing.
-        OSError: if `folder` is not such a directory.
+        ValueError: if the predictions of some images are missing.
+        OSError: if `folder` is not a directory of predictions.
 
     Example:
     >>> from keras_vit.distributed.batch import Job
@@ -104,22 +104,22 @@ def read_features(folder):
 
 
 def evaluate_stores(train, test, shots=None, seeds=SEEDS, method="least-squares", l2=None):
-    """Return the few-shot accuracy of classifiers of the features of one store on another store.
+    """Fit few-shot classifiers to the features of one store, and classify those of another store.
 
     Args:
-        train: `FeatureStore` of the images to learn from, with one class per image.
-        test: `FeatureStore` of the images to classify, of the same model.
+        train: `FeatureStore` of the training images, with one class per image.
+        test: `FeatureStore` of the test images, computed with the same model.
         shots: as in `keras_vit.evaluation.fewshot_accuracies`.
         seeds: as in `keras_vit.evaluation.fewshot_accuracies`.
         method: as in `keras_vit.evaluation.fewshot_accuracies`.
         l2: as in `keras_vit.evaluation.fewshot_accuracies`.
 
     Returns:
-        A dictionary from `(shots, seed)` to the accuracy.
+        A dictionary from `(shots, seed)` to the accuracy on `test`.
 
     Raises:
-        ValueError: if the stores are of different models or have common images, or `test` has a
-            class that `train` lacks.
+        ValueError: if the stores were computed with different models or have common images, or
+            `test` has a class that `train` lacks.
     """
     check_same_model(train, test)
     common = set(train.ids) & set(test.ids)
@@ -137,7 +137,7 @@ def evaluate_stores(train, test, shots=None, seeds=SEEDS, method="least-squares"
 
 
 def check_same_model(*stores):
-    """Raise `ValueError` unless all stores have the same model, type and image size."""
+    """Raise `ValueError` unless all stores have the same model, dtype and image size."""
     records = [
         [store.record.get(name) for name in ("digest_of_model", "dtype", "image_size")]
         for store in stores
@@ -145,13 +145,13 @@ def check_same_model(*stores):
     if any(other != records[0] for other in records):
         models = ", ".join(str(store.record.get("model")) for store in stores)
         raise ValueError(
-            "Features must be of the same model, type and image size to be compared. "
+            "Compared features must have the same model, dtype and image size. "
             f"Received: features of {models}"
         )
 
 
 def _class_names(train, test):
-    """Return the class names: in the recorded order if both stores have the same, else sorted."""
+    """Return the class names, in the recorded order if both stores have this order, else sorted."""
     known = set(train.labels)
     if unknown := sorted(set(test.labels) - known):
         raise ValueError(
@@ -174,7 +174,7 @@ def nearest(features, queries, count=5):
 
     Returns:
         `(indices, similarities)`: int64 and float32 arrays `(queries, count)`, the most similar
-        first.
+        features first.
 
     Raises:
         ValueError: if values are not finite.
@@ -216,13 +216,13 @@ class SimilarImages:
     """The result of `find_similar`.
 
     Args:
-        pairs: tuples `(similarity, id, set, other_id)`, the most similar first; `set` is the index
-            of the set that contains the other image.
+        pairs: tuples `(similarity, id, set, other_id)`, the most similar pair first; `set` is the
+            index of the set that contains the image `other_id`.
     """
 
     pairs: tuple[tuple[float, str, int, str], ...]
 
-    # Completes "images that ..." in the file of ids.
+    # The end of the comment "images that ..." in the file that `write_ids` writes.
     reason = "are in a test set"
 
     @property
@@ -232,18 +232,18 @@ class SimilarImages:
 
 
 def find_similar(store, others, min_similarity):
-    """Find for each image the most similar image of other sets, if it is similar enough.
+    """Find for each image the most similar image in other sets, if it is similar enough.
 
     Args:
         store: `FeatureStore` of the images.
-        others: list of `FeatureStore`s of the sets to search, of the same model.
+        others: list of `FeatureStore`s of the other sets, computed with the same model.
         min_similarity: least cosine similarity, above 0 and up to 1.
 
     Returns:
         `SimilarImages`.
 
     Raises:
-        ValueError: as `nearest`, or if `min_similarity` is out of range.
+        ValueError: as in `nearest`, or if `min_similarity` is out of range.
     """
     if not 0 < min_similarity <= 1:
         raise ValueError(

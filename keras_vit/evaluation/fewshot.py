@@ -27,13 +27,13 @@ from keras_vit.models.inference import for_inference, update_inference_copy
 SHOTS = (1, 5, 10, 25)
 SEEDS = (0, 1, 2)
 ALL = "all"
-# `BIAS_CONSTANT` of `evaluators/fewshot_lsr.py`: large, so that its weight is hardly regularized.
+# `BIAS_CONSTANT` of `fewshot_lsr.py`: large, so that the weight of the bias is hardly regularized.
 _BIAS = 100.0
 # As in DINO's `eval_knn.py`.
 _NEIGHBORS, _TEMPERATURE = 20, 0.07
 # As in CLIP.
 _MAX_ITERATIONS = 1000
-# Images scored at once.
+# Number of images to score at once.
 _CHUNK = 4096
 # The decoded images of a split are kept in memory if they have at most this many bytes.
 MOST_KEPT = 2**29
@@ -53,16 +53,16 @@ def evaluate_fewshot(
     """Return the accuracy of a model's frozen features with a few labelled images per class.
 
     Args:
-        model: a model of this package, with any head or none.
+        model: a model of this package, with or without a head.
         name: name of a dataset, as in `keras_vit.data.load`; or a pair of datasets from `load` (or
-            their `info.dataset`), to choose labelled images from and to classify.
-        train_split: the split to choose labelled images from.
-        test_split: the split to classify.
+            their `info.dataset`): the dataset of the labelled images, and the dataset to classify.
+        train_split: the split from which labelled images are chosen.
+        test_split: the split whose images are classified.
         shots: as in `fewshot_accuracies`.
         seeds: as in `fewshot_accuracies`.
         method: as in `fewshot_accuracies`.
         l2: as in `fewshot_accuracies`.
-        **data: for a name, `cache`, `batch_size` and options of `load`, such as `classes` and
+        **data: for a name: `cache`, `batch_size` and options of `load`, such as `classes` and
             `central_crop_from`, as in `keras_vit.evaluation.extraction.split_features`.
 
     Returns:
@@ -88,7 +88,7 @@ def evaluate_fewshot(
                 "`train_split` and `test_split` must not overlap. "
                 f"Received: train_split={train_split!r}, test_split={test_split!r}"
             )
-        # The smaller split is computed first, so that errors show sooner.
+        # Start with the test split, which is usually smaller, so that errors are raised sooner.
         *test, test_names = split_features(model, name, test_split, **data)
         *train, class_names = split_features(model, name, train_split, **data)
     else:
@@ -97,7 +97,7 @@ def evaluate_fewshot(
     if test_names != class_names:
         raise ValueError(
             "The splits must have the same classes. "
-            f"Received: {len(class_names)} and {len(test_names)} classes, or different ones"
+            f"Received: {len(class_names)} and {len(test_names)} classes, with different names"
         )
     return fewshot_accuracies(*train, *test, len(class_names), shots, seeds, method, l2)
 
@@ -116,9 +116,10 @@ def fewshot_accuracies(
     """Return the accuracy of classifiers that are fitted to a few examples per class.
 
     `"least-squares"`, as in big_vision, is ridge regression in closed form from whitened features
-    to -1 and 1. `"knn"`, as in DINO, lets the 20 examples with the greatest cosine similarity vote,
-    weighted by the exponential of the similarity. `"linear-probe"`, as in CLIP, is logistic
-    regression on standardized features, fitted with L-BFGS. The last two need scikit-learn.
+    to targets of -1 and 1. In `"knn"`, as in DINO, the 20 examples with the greatest cosine
+    similarity vote, weighted by the exponential of the similarity. `"linear-probe"`, as in CLIP, is
+    logistic regression on standardized features, fitted with L-BFGS. `"knn"` and `"linear-probe"`
+    need scikit-learn.
 
     Args:
         train_features: array `(examples, width)`.
@@ -127,8 +128,8 @@ def fewshot_accuracies(
         test_labels: int array `(tests,)`.
         num_classes: number of classes.
         shots: numbers of examples per class: positive integers, or `"all"`. More shots include the
-            examples of fewer shots; of a smaller class, all examples are taken. By default
-            `(1, 5, 10, 25)` for least squares, else `("all",)`.
+            examples of fewer shots. If a class has fewer examples, all are taken. The default is
+            `(1, 5, 10, 25)` for least squares, and `("all",)` for other methods.
         seeds: seeds of the random choice. With `"all"`, only the first seed is used, because there
             is no choice.
         method: `"least-squares"`, `"knn"` or `"linear-probe"`.
@@ -163,7 +164,7 @@ def fewshot_accuracies(
 
 
 def choose_examples(labels, num_classes, shots, seed):
-    """Return the indices of randomly chosen examples of each class, one class after the other.
+    """Return the indices of randomly chosen examples of each class, one class after another.
 
     The choice is the same as in big_vision's `evaluators/fewshot_lsr.py`. With the same seed, more
     shots include the examples of fewer shots.
@@ -174,7 +175,7 @@ def choose_examples(labels, num_classes, shots, seed):
 
 
 def summary_rows(accuracies):
-    """Return one row of strings per number of shots: shots, mean and deviation, number of seeds."""
+    """Return rows of strings, one per number of shots: shots, mean and deviation, seeds."""
     rows = []
     for shots in dict.fromkeys(count for count, _ in accuracies):
         values = [value for (count, _), value in accuracies.items() if count == shots]
@@ -185,10 +186,10 @@ def summary_rows(accuracies):
 def solve_least_squares(inputs, targets, l2):
     """Return the weights `w` that minimize `|inputs @ w - targets|**2 + l2 * |w|**2`.
 
-    Inputs are `(examples, width)`, targets `(examples, outputs)`; the weights are float64
-    `(width, outputs)`. big_vision's `evaluators/fewshot_lsr.py` computes in float32.
+    `inputs` are `(examples, width)`, `targets` `(examples, outputs)`, and the weights float64
+    `(width, outputs)`. big_vision's `evaluators/fewshot_lsr.py` uses float32 instead.
     """
-    # With x of (examples, width), the weights are
+    # If x has the shape (examples, width), the weights are
     #     (x'x + l2 I)^-1 x'y = x'(xx' + l2 I)^-1 y.
     # The smaller of x'x and xx' is decomposed into q diag(eigenvalues) q'.
     x, y = np.asarray(inputs, "float64"), np.asarray(targets, "float64")
@@ -205,31 +206,31 @@ class FewshotAccuracy:
     """Measure the few-shot accuracy of a model repeatedly during its training.
 
     The accuracy is computed as in `evaluate_fewshot` with least squares, from the representation
-    before the head (after `pre_logits`, if there is one). Call the object with a model to get the
-    function that measures, as `keras_vit.training.callbacks.MeasureRegularly` does.
+    before the head (after the layer `pre_logits`, if there is one). Call the object with a model to
+    get a function that measures, as `keras_vit.training.callbacks.MeasureRegularly` does.
 
-    The first measurement decodes the train split once, to find its labels. Features are computed
-    for the test split and for the chosen images only. The decoded images are kept in memory, up to
-    512 MiB per split; larger splits are decoded each time.
+    The first measurement decodes the train split once, to find the labels. Features are computed
+    only for the chosen images and the test split. Decoded images are kept in memory if a split has
+    at most 512 MiB; larger splits are decoded for each measurement.
 
     Args:
         data: name of a dataset, as in `keras_vit.data.load`. Classifiers are fitted to images of
             its train split, and images of its test split are classified.
-        shots: numbers of images per class to fit to, as in `fewshot_accuracies`.
-        seeds: seeds of the choice of these images.
+        shots: numbers of training images per class, as in `fewshot_accuracies`.
+        seeds: seeds of the choice of training images.
         classes: names of the classes to keep, as in `keras_vit.data.load`; all by default.
         data_dir: directory of TensorFlow Datasets.
         batch_size: images per batch.
         max_skipped: greatest share of images that may be skipped because they cannot be decoded.
-        upright: whether photographs are turned upright by their EXIF orientation.
+        upright: whether to turn photographs upright by their EXIF orientation.
 
     Call arguments:
-        model: a model of this package, with any head or none, of one image size.
+        model: a model of this package with a fixed image size, with or without a head.
 
     Call returns:
-        A function without arguments. It returns a dictionary from names such as `"fewshot_5shot"`
-        to the mean accuracy over the seeds, from 0 to 1, and, with several seeds, from
-        `"fewshot_5shot_std"` to the standard deviation (n - 1). NaN if features are not finite.
+        A function without arguments that returns a dictionary: `"fewshot_5shot"` is the mean
+        accuracy over the seeds with 5 shots, and, with several seeds, `"fewshot_5shot_std"` is the
+        standard deviation (n - 1). Values are NaN if features are not finite.
 
     Raises:
         ValueError: if an argument is out of range, the dataset cannot be loaded, or, in the call,
@@ -263,7 +264,7 @@ class FewshotAccuracy:
         self._classify = _classifier("least-squares", None, shots)
         self.data, self.shots, self.seeds, self.classes = data, shots, seeds, classes
         self._options = {"classes": classes, "data_dir": data_dir}
-        # Missing images raise an error here, before training.
+        # If images are missing, raise the error before training.
         train, _ = (find_source(data, split, **self._options) for split in ("train", "test"))
         self._options |= {"batch_size": batch_size, "max_skipped": max_skipped, "upright": upright}
         self._num_classes = len(train.class_names)
@@ -271,7 +272,7 @@ class FewshotAccuracy:
 
     @property
     def settings(self):
-        """What the accuracy depends on besides the model, a dictionary for JSON."""
+        """The settings on which the accuracy depends besides the model, a dictionary for JSON."""
         return {
             "data": absolute_name(self.data),
             "shots": list(self.shots),
@@ -313,7 +314,7 @@ class FewshotAccuracy:
         return metrics
 
     def _read(self, **options):
-        """Choose images of the train split, and prepare them and the test split for `_measure`."""
+        """Choose images of the train split, and store them and the test split for `_measure`."""
         logging.getLogger("keras_vit").info("reading %s for the few-shot accuracy", self.data)
         options |= self._options
         train, test = (load(self.data, split, **options) for split in ("train", "test"))
@@ -333,7 +334,7 @@ def _labels(batches):
 
 
 def _images(batches):
-    """Return only the images; up to `MOST_KEPT` bytes are kept in memory after the first pass."""
+    """Return a dataset of only the images, cached in memory if it has at most `MOST_KEPT` bytes."""
     images = batches.map(lambda images, labels: images)
     size = 4 * math.prod(images.element_spec.shape[1:]) * batches.info.num_examples
     return images.cache() if size <= MOST_KEPT else images
@@ -342,9 +343,9 @@ def _images(batches):
 def outputs_function(model):
     """Return a function from a dataset of batches of images to the outputs of a model.
 
-    The function computes with the current weights of the model, on all devices of the strategy that
-    the model was built under; the model may be divided among the devices. Each process must call
-    the function with the same images, and gets all outputs, an array with one row per image.
+    The function uses the current weights of the model, and all devices of the strategy under which
+    the model was built. The model may be divided among the devices. Each process must call the
+    function with the same images, and gets the outputs for all images, one row per image.
     """
     distribution = keras.distribution.distribution()
     if distribution is None:
@@ -363,7 +364,7 @@ def outputs_function(model):
         variables = [[variable.value for variable in group] for group in groups]
         size, outputs = 0, []
         for batch in images.as_numpy_iterator():
-            # Smaller batches are filled up, because JAX would compile again for another size.
+            # Fill up smaller batches, because JAX would compile again for another size.
             size = max(size, -(-len(batch) // num_replicas) * num_replicas)
             filled = np.resize(batch, (size, *batch.shape[1:]))
             layout = distribution.get_data_layout(filled.shape).backend_layout
@@ -377,8 +378,8 @@ def outputs_function(model):
 def _classifier(method, l2, shots):
     """Return a function of training features and labels, test features, and the number of classes.
 
-    The function returns the predicted class of each test example. Settings that would silently give
-    wrong classes raise `ValueError`.
+    The function returns the predicted class of each test example. `ValueError` is raised for
+    settings that would silently give wrong classes.
     """
     check_choice("method", method, tuple(METHODS))
     if any(count != ALL and count < 1 for count in shots or ()):
@@ -386,7 +387,7 @@ def _classifier(method, l2, shots):
     classify, default_l2 = METHODS[method]
     if l2 is not None and (default_l2 is None or not l2 > 0):
         raise ValueError(
-            "`l2` must be a positive number, for a method that has it. "
+            "`l2` must be a positive number, and can only be given with a method that has `l2`. "
             f"Received: l2={l2!r}, method={method!r}"
         )
     if method != "least-squares":
@@ -430,7 +431,7 @@ def _linear_probe(train, labels, test, num_classes, l2):
     return probe.fit(train.astype("float64"), labels).predict(test)
 
 
-# The function that classifies, and its default `l2`.
+# For each method, the function that classifies, and the default of `l2`.
 METHODS = {
     "least-squares": (_least_squares, 1024.0),
     "knn": (_knn, None),
@@ -447,7 +448,7 @@ def _all_choices(labels, num_classes, shots, seeds):
     most = max((count for count in shots if count != ALL), default=1)
     num_small = np.sum(counts < most)
     if num_small:
-        text = "%d of the %d classes have fewer than %d images for training, the smallest %d"
+        text = "%d of the %d classes have fewer than %d training images, the smallest class has %d"
         logging.getLogger("keras_vit").warning(text, num_small, num_classes, most, counts.min())
     return {
         (count, seed): choose_examples(labels, num_classes, count, seed)
@@ -471,7 +472,7 @@ def _check_examples(kind, features, labels, num_classes):
     if len(features) != len(labels) or labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError(
             f"`{kind}_labels` must be as many as `{kind}_features`, from 0 to {num_classes - 1}. "
-            f"Received: {len(labels)} for {len(features)}, from {labels.min()} to {labels.max()}"
+            f"Received: {len(labels)} from {labels.min()} to {labels.max()}, for {len(features)}"
         )
     if not np.isfinite(features).all():
         # Without this error, such features would be classified as class 0.

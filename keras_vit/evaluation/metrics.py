@@ -1,4 +1,4 @@
-"""Metrics of classification, computed from NumPy arrays with one entry per image, and tables."""
+"""Metrics of classification, computed from NumPy arrays with one entry per image, and reports."""
 
 import csv
 import dataclasses
@@ -17,7 +17,7 @@ COLUMNS = ("class", "images", "accuracy", "most frequent mistake")
 
 @dataclasses.dataclass(frozen=True)
 class LabelPredictions:
-    """The logits and labels of a multi-label model with thresholds: arrays `(images, classes)`."""
+    """Logits and labels, `(images, classes)`, for a multi-label model with class thresholds."""
 
     class_names: tuple[str, ...]
     thresholds: tuple[float, ...]
@@ -25,7 +25,7 @@ class LabelPredictions:
     labels: np.ndarray
 
     def per_class(self):
-        """Return number of images, average precision and F1 per class; NaN without an image."""
+        """Return the number of images, average precision and F1 per class (NaN without images)."""
         precision = average_precision(self.labels, self.logits)
         predicted = scipy.special.expit(self.logits) > np.array(self.thresholds, "float32")
         images, hits = self.labels.sum(axis=0), (predicted & self.labels).sum(axis=0)
@@ -33,7 +33,7 @@ class LabelPredictions:
         return images, precision, f1
 
     def summary(self):
-        """Return `images`, `mean_average_precision` and `f1`, means over classes with images."""
+        """Return `images`, and the means of average precision and F1 over classes with images."""
         precision, f1 = (float(np.nanmean(values)) for values in self.per_class()[1:])
         return {"images": len(self.labels), "mean_average_precision": precision, "f1": f1}
 
@@ -49,7 +49,7 @@ def confusion_matrix(
         num_classes: number of classes.
 
     Returns:
-        An int64 array `(num_classes, num_classes)`: one row per class, one column per prediction.
+        An int64 array `(num_classes, num_classes)`: rows are labels, columns predicted classes.
 
     Raises:
         ValueError: if a value is not the number of a class.
@@ -70,7 +70,7 @@ def per_class_accuracy(
     """Return the accuracy per class; the arguments are as in `confusion_matrix`.
 
     Returns:
-        A float64 array `(num_classes,)` from 0 to 1; NaN for a class without an image.
+        A float64 array `(num_classes,)` from 0 to 1, with NaN for classes without images.
 
     Example:
     >>> per_class_accuracy([0, 0, 1], [0, 1, 1], num_classes=3)
@@ -85,19 +85,20 @@ def per_class_accuracy(
 def expected_calibration_error(probabilities, is_right, num_bins=15):
     """Return the difference between confidence and accuracy, averaged over bins of confidence.
 
-    The probabilities of the predicted classes are put into bins of equal width, which include their
-    upper ends. The result is the absolute difference between mean probability and accuracy of a
-    bin, averaged over the bins, weighted by the number of images. It is NaN if a probability is.
+    The images are put into bins of equal width by the probability of the predicted class; a bin
+    includes its upper end. For each bin, the absolute difference between mean probability and
+    accuracy is computed. The result is the mean over the bins, weighted by their numbers of images,
+    or NaN if a probability is NaN.
 
     Reference:
         [On Calibration of Modern Neural Networks](https://arxiv.org/abs/1706.04599), section 2,
-        equation 3; section 5 has 15 bins.
+        equation 3; section 5 uses 15 bins.
     """
     probabilities = np.asarray(probabilities, "float64")
     upper_ends = np.linspace(0, 1, num_bins + 1)[1:]
-    # NaN goes into an extra bin after the last one, which makes the sum NaN.
+    # NaN goes into an extra bin after the last bin, and makes the sum NaN.
     bins = np.searchsorted(upper_ends, probabilities)
-    # In a bin of n images, n times the difference of means is the difference of sums.
+    # The difference of means in a bin, times the number of its images, is the difference of sums.
     differences = np.bincount(bins, weights=probabilities - np.asarray(is_right))
     return float(np.abs(differences).sum() / len(bins))
 

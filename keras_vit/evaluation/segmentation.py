@@ -24,21 +24,22 @@ def segment(
 ) -> np.ndarray:
     """Compute the logits of each pixel of an image with a sliding window.
 
-    The image is resized, keeping its aspect ratio, to the smallest size that covers a window of the
-    model's size. Logits of overlapping windows are averaged and interpolated to the original size.
+    A window has the image size of the model. The image is resized, keeping its aspect ratio, to the
+    smallest size that covers a window. Logits of overlapping windows are averaged, and interpolated
+    to the original size.
 
     Args:
-        model: a `keras_vit.segmenter` of one image size.
+        model: a `keras_vit.segmenter` with a fixed image size.
         image: uint8 array `(height, width, 3)`.
-        stride: pixels between two windows; by default a window's side, so that only the last
-            windows overlap others.
-        batch_size: windows per batch.
+        stride: number of pixels from the start of a window to the start of the next window; by
+            default the side of a window, so that only the last windows overlap other windows.
+        batch_size: number of windows per batch.
 
     Returns:
         A float32 array `(height, width, num_classes)`.
 
     Raises:
-        ValueError: if the model has no fixed image size, `image` has another type, `stride` is not
+        ValueError: if the model has no fixed image size, `image` is not uint8, `stride` is not
             positive or larger than the window, or a narrow image would be resized to too many
             pixels.
 
@@ -54,14 +55,14 @@ def segment(
     window = model.input_shape[1:3]
     if None in window or model.output_shape[1:3] != window:
         raise ValueError(
-            "`model` must be a `keras_vit.segmenter` of one image size. "
+            "`model` must be a `keras_vit.segmenter` with a fixed image size. "
             f"Received: a model from {model.input_shape} to {model.output_shape}"
         )
     if image.dtype != np.uint8:
         raise ValueError(f"`image` must have the type uint8. Received: {image.dtype}")
     if stride is not None and not 1 <= stride <= min(window):
         raise ValueError(
-            f"`stride` must be from 1 to {min(window)}, a side of the window. Received: {stride=}"
+            f"`stride` must be from 1 to {min(window)}, the side of a window. Received: {stride=}"
         )
     strides = window if stride is None else (stride, stride)
     sides = image.shape[:2]
@@ -69,22 +70,22 @@ def segment(
     size = [max(round(side * scale), target) for side, target in zip(sides, window, strict=True)]
     if math.prod(size) > MAX_PIXELS:
         raise ValueError(
-            f"`image` must cover a window of {window} with at most {MAX_PIXELS:,} pixels. "
+            f"`image`, resized to cover {window} pixels, must have at most {MAX_PIXELS:,} pixels. "
             f"Received: an image of {sides}, which would become {tuple(size)}"
         )
     pixels = _resize(image.astype("float32"), size) / 127.5 - 1
     corners = itertools.product(*map(_starts, size, window, strides))
-    places = [(slice(y, y + window[0]), slice(x, x + window[1])) for y, x in corners]
-    logits = model.predict(np.stack([pixels[p] for p in places]), batch_size, verbose=0)
+    windows = [(slice(y, y + window[0]), slice(x, x + window[1])) for y, x in corners]
+    logits = model.predict(np.stack([pixels[w] for w in windows]), batch_size, verbose=0)
     total, count = np.zeros((*size, logits.shape[-1]), "float32"), np.zeros((*size, 1), "float32")
-    for place, window_logits in zip(places, logits, strict=True):
-        total[place] += window_logits
-        count[place] += 1
+    for slices, window_logits in zip(windows, logits, strict=True):
+        total[slices] += window_logits
+        count[slices] += 1
     return _resize(total / count, sides)
 
 
 def _starts(size, window, stride):
-    """Return where windows begin along one axis; the last window ends at the end of the image."""
+    """Return where windows begin along one axis; the last window ends where the image ends."""
     return sorted({*range(0, size - window, stride), size - window})
 
 
@@ -101,7 +102,7 @@ class PixelCounts:
 
     Args:
         class_names: names of the classes.
-        confusion: int64 `(classes, classes)`; rows are the classes of the masks.
+        confusion: int64 `(classes, classes)`; rows are classes of masks, columns predictions.
         images: number of images.
     """
 
@@ -111,13 +112,13 @@ class PixelCounts:
 
     @property
     def iou(self):
-        """The IoU of each class; NaN for a class that is in neither masks nor predictions."""
+        """The IoU of each class; NaN for classes that are in neither masks nor predictions."""
         right = np.diag(self.confusion).astype("float64")
         union = self.confusion.sum(0) + self.confusion.sum(1) - right
         return np.divide(right, union, where=union > 0, out=np.full(len(right), np.nan))
 
     def summary(self):
-        """Return the pixel accuracy and the mean IoU over the classes with pixels."""
+        """Return the number of images, the pixel accuracy, and the mean of the IoUs."""
         return {
             "images": self.images,
             "accuracy": float(np.trace(self.confusion) / max(self.confusion.sum(), 1)),
@@ -135,19 +136,19 @@ def evaluate_segmentation(
     """Compare a segmenter's predictions with the masks of a dataset, at the size of the masks.
 
     Args:
-        model: a `keras_vit.segmenter` of one image size, the size of the window of `segment`.
-        source: a `Source` of `keras_vit.data.find_source` with masks, such as `masks:DIR`.
+        model: as in `segment`.
+        source: a `Source` with masks, such as `keras_vit.data.find_source("masks:DIR", "test")`.
         stride: as in `segment`.
-        batch_size: windows per batch.
-        max_skipped: greatest share of images that may be skipped because they or their masks cannot
-            be decoded.
+        batch_size: as in `segment`.
+        max_skipped: greatest share of images that may be skipped because the image or its mask
+            cannot be decoded.
 
     Returns:
         `PixelCounts`.
 
     Raises:
-        ValueError: if the dataset has no masks or other classes, or too many images are skipped; or
-            as in `segment`.
+        ValueError: if the dataset has no masks, or not the model's classes; if too many images are
+            skipped; or as in `segment`.
     """
     num_classes = len(source.class_names)
     if model.output_shape[-1] != num_classes:

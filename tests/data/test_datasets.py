@@ -134,7 +134,7 @@ def test_one_hot_labels():
         ({"shard": (2, 2)}, "`shard` must be"),
         ({"shard": (1999, 2000)}, "Each worker must have an image that can be decoded"),
         ({"classes": ("1",)}, "at least two"),
-        ({"classes": ("1", "x")}, "`classes` must be among 0, 1"),
+        ({"classes": ("1", "x")}, "`classes` must be a list of names among 0, 1"),
         ({"classes": ("1",), "name": "cifar10"}, "`classes` is for"),
         ({"max_skipped": 2}, "`max_skipped` must be a share"),
         ({"fraction": 1e-5}, "Each worker must have an image that can be decoded"),

@@ -186,7 +186,7 @@ def test_the_parts_of_a_process_that_is_killed_are_written_later(
 
     killer = threading.Thread(target=kill_one)
     killer.start()
-    with pytest.raises(OSError, match="a process ended before its part was written"):
+    with pytest.raises(OSError, match="a process was killed before its part"):
         process_pool.write_parts(job, job.missing(), processes=2)
     killer.join()
     run(capsys, *arguments, "--output", output)

@@ -76,7 +76,7 @@ def test_small_classes_contribute_what_they_have(caplog):
     x = np.random.default_rng(0).normal(size=(39, 3)) + 3 * labels[:, None]
     found = fewshot_accuracies(x, labels, x, labels, num_classes=4, shots=(5, 25), seeds=(0,))
     assert set(found) == {(5, 0), (25, 0)}
-    assert "3 of the 4 classes have fewer than 25 images" in caplog.text
+    assert "3 of the 4 classes have fewer than 25 training images" in caplog.text
 
 
 @pytest.mark.parametrize("num_examples", [400, 65, 64, 63, 20])
@@ -122,7 +122,7 @@ def test_linear_probe_is_scikit_learns(l2, inverse):
         ({"shots": (5, -1)}, "`shots` must be positive"),
         ({"method": "svm"}, "`method` must be one of"),
         ({"l2": float("nan")}, "`l2` must be a positive number"),
-        ({"l2": 1.0, "method": "knn"}, "for a method that has it"),
+        ({"l2": 1.0, "method": "knn"}, "with a method that has `l2`"),
         ({"train_labels": np.zeros(7, "int32")}, "`train_labels` must be as many"),
         ({"test_labels": np.full(80, 3)}, "`test_labels` must be .* from 0 to 2"),
         ({"test_features": np.full((80, 5), np.nan)}, "`test_features` must be finite"),

@@ -88,7 +88,7 @@ def test_other_classes_are_refused(model, tmp_path, monkeypatch):
         (random_image(), 17, "`stride` must be from 1 to 16"),
         (np.zeros((8, 8, 3)), 8, "`image` must have the type uint8"),
         # It would become too large.
-        (np.zeros((1, 10**6, 3), "uint8"), 8, "`image` must cover a window"),
+        (np.zeros((1, 10**6, 3), "uint8"), 8, "`image`, resized to cover"),
     ],
     ids=["stride", "floats", "thin"],
 )

@@ -1,4 +1,4 @@
-"""Find copies of images: test images among training images, and copies within one set."""
+"""Find copies of test images among training images, and copies within one dataset."""
 
 import dataclasses
 import itertools
@@ -28,23 +28,24 @@ from keras_vit.data.sources.source import Source
 # their thumbnails have a correlation of at least 0.83. Measured on 1,631 different pictures
 # (photographs, parts of photographs, faces of 25 x 25 pixels, polygons, texts, smooth noise and 540
 # soft gradients; no skies):
-# - False positives: 45 of 2.7 million pairs of a test and a training image are within 22 bits, with
-#   correlations of up to 0.80, so no pair is reported.
-# - Found among 277 photographs and their parts: all that are mirrored; 99 % that are rescaled by
-#   0.5-2, brightened, or cropped by up to 5 % per side; 97 % that are compressed as JPEG of quality
-#   30-95, or mirrored, cropped and compressed; 96 % that lose 5 % at a corner, or with all changes.
-# - Images with hardly any detail are missed: with all changes, 84 % of the drawn pictures and 65 %
-#   of the faces are found.
+# - False positives: none. The hashes of 45 of 2.7 million pairs of different images differ in at
+#   most 22 bits, but the colors of these pairs have correlations of at most 0.80.
+# - Copies of 277 photographs and parts of photographs that are found: all mirrored copies; 99 % of
+#   copies that are rescaled by 0.5-2, brightened, or cropped by up to 5 % per side; 97 % of copies
+#   that are compressed as JPEG of quality 30-95, or mirrored, cropped and compressed; 96 % of
+#   copies that are cropped by 5 % at a corner, or have all of these changes.
+# - Copies of images with hardly any detail are often missed: if they have all changes, 84 % of the
+#   copies of drawn pictures and 65 % of the copies of faces are found.
 MAX_DISTANCE = 22
 _MIN_CORRELATION = 0.83
-# The index searches words of 16 bits with up to three differing bits.
+# Up to this distance, the index searches for at most three differing bits per 16-bit word.
 _GREATEST_DISTANCE = 35
-# Attributes of `Hashes` with images that are not compared.
+# Attributes of `Hashes` with the images that are not compared.
 _OMITTED = ("skipped", "blank")
 
-# Sides of an image in the drawing, and height of the text above an image, in pixels.
+# Side of an image in a drawing, and height of the text above the image, in pixels.
 _TILE, _ABOVE = 160, 50
-# Images per row, and characters of an id per line of the text.
+# Number of images per row, and of characters of an id per line of the text.
 _IN_A_ROW, _CHARACTERS = 8, 25
 
 
@@ -70,7 +71,7 @@ class Duplicates:
     """The result of `find_duplicates`.
 
     Args:
-        pairs: a `Duplicate` per training image to leave out, the most similar first.
+        pairs: one `Duplicate` per training image to leave out, the most similar pair first.
         skipped: ids of images of all sets that could not be decoded.
         blank: ids of images of all sets that have (almost) one color.
     """
@@ -79,7 +80,7 @@ class Duplicates:
     skipped: tuple[str, ...]
     blank: tuple[str, ...]
 
-    # Completes "images that ..." in the file of ids.
+    # The end of the comment "images that ..." in the file that `write_ids` writes.
     reason = "are in a test set"
 
     @property
@@ -93,20 +94,21 @@ def find_duplicates(
 ) -> Duplicates:
     """Find the training images that are in a test set, even if they were slightly changed.
 
-    All but a few percent are found if they were rescaled, compressed again, mirrored, slightly
-    brightened or cropped by up to 5 % per side. Only hashes and thumbnails are kept in memory; with
-    `HashParts`, only the hashes of the test sets and of one part.
+    All but a few percent of the copies are found that were rescaled, compressed again, mirrored,
+    slightly brightened, or cropped by up to 5 % per side. Only hashes and thumbnails are kept in
+    memory: of all images, or, with `HashParts`, of the test images and one part of the training
+    images.
 
     Images of (almost) one color are not compared. Images with hardly any detail (skies, blurs,
     pictures of 8 x 8 pixels) are missed more often, and may be confused with other images.
 
     Args:
-        train: the `Source` to search, or its `keras_vit.data.HashParts`.
-        test: a `Source`, or a list of them; 26 hashes per image are kept.
+        train: the `Source` of the training images, or its `keras_vit.data.HashParts`.
+        test: a `Source` or a list of `Source`s; 26 hashes per test image are kept.
         max_distance: greatest number of bits of the hashes that may differ, from 0 to 35.
 
     Returns:
-        `Duplicates`: each training image that is in a test set, with the most similar image there.
+        `Duplicates`: each training image that is in a test set, with the most similar test image.
 
     Raises:
         ValueError: if `max_distance` is out of range or no image of a set can be decoded.
@@ -167,25 +169,25 @@ class Matcher:
         self._index = HashIndex(self._words, max_distance)
 
     def match(self, searched):
-        """Yield a `Duplicate` for each image of the `Hashes` `searched` that is in a test set."""
+        """Yield a `Duplicate` for each image in `searched`, a `Hashes`, that is in a test set."""
         nearest, _ = self._index.nearest(searched.words[:, 0])
-        for place in np.flatnonzero(nearest >= 0):
-            query, colors = searched.words[place, 0], searched.colors[place]
-            for index in self._near_hashes(query, int(nearest[place])):
+        for row in np.flatnonzero(nearest >= 0):
+            query, colors = searched.words[row, 0], searched.colors[row]
+            for index in self._near_hashes(query, int(nearest[row])):
                 distance = int(np.bitwise_count(query ^ self._words[index]).sum())
                 image, view = divmod(index, self._views)
                 test_set = int(np.searchsorted(self._starts, image, side="right")) - 1
                 hashes, image = self._hashed[test_set], image - self._starts[test_set]
                 if have_equal_colors(distance, colors, view_colors(hashes.colors[image], view)):
-                    train_id = searched.source.find_id(int(searched.numbers[place]))
+                    train_id = searched.source.find_id(int(searched.numbers[row]))
                     test_id = hashes.source.find_id(int(hashes.numbers[image]))
                     yield Duplicate(distance, train_id, test_set, test_id)
                     break
 
     def _near_hashes(self, query, nearest):
-        """Yield the indices of the near hashes, beginning with the known `nearest`."""
+        """Yield the indices of all near hashes, beginning with `nearest`, which is known."""
         yield nearest
-        # Others are rarely needed: only if the nearest hash has other colors.
+        # The other hashes are rarely needed: only if the image of `nearest` has other colors.
         distances = np.bitwise_count(self._words ^ query).sum(axis=1)
         near = np.flatnonzero(distances <= self._max_distance)
         yield from near[np.argsort(distances[near], kind="stable")].tolist()
@@ -193,7 +195,7 @@ class Matcher:
 
 def have_equal_colors(distance, colors, others):
     """Whether two thumbnails are similar; `distance` is the distance of the images' hashes."""
-    # The thumbnail of a fine pattern has one color: its correlation is undefined.
+    # The thumbnail of a fine pattern may have one color, for which the correlation is undefined.
     is_equal = distance == 0 and np.array_equal(colors, others)
     return is_equal or _correlation(colors, others) >= _MIN_CORRELATION
 
@@ -210,9 +212,9 @@ class Groups:
     """The result of `find_groups`.
 
     Args:
-        groups: tuples of ids of copies, the largest group first; ids are in the order of the
-            dataset.
-        mixed: the groups with more than one label.
+        groups: tuples of ids of copies, the largest group first. The ids of a group are in the
+            order of the dataset.
+        mixed: the groups whose images have different labels.
         skipped: ids of images that could not be decoded.
         blank: ids of images that have (almost) one color.
     """
@@ -222,7 +224,7 @@ class Groups:
     skipped: tuple[str, ...]
     blank: tuple[str, ...]
 
-    # Completes "images that ..." in the file of ids.
+    # The end of the comment "images that ..." in the file that `write_ids` writes.
     reason = "are copies of others"
 
     @property
@@ -232,7 +234,7 @@ class Groups:
 
 
 def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
-    """Find groups of images in one dataset that are connected by a chain of copies.
+    """Find groups of copies in one dataset. Copies of copies belong to the same group.
 
     Two images are copies by the rules of `find_duplicates`.
 
@@ -257,8 +259,8 @@ def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
     members = _members(hashes, max_distance)
     labels = _labels(source, hashes.numbers[np.concatenate([[], *members]).astype(int)])
     groups, mixed = [], []
-    for places in sorted(members, key=len, reverse=True):
-        numbers = hashes.numbers[places]
+    for rows in sorted(members, key=len, reverse=True):
+        numbers = hashes.numbers[rows]
         groups.append(hashes.ids(numbers))
         if len({labels[number] for number in numbers.tolist()}) > 1:
             mixed.append(groups[-1])
@@ -267,33 +269,33 @@ def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
 
 
 def _members(hashes, max_distance):
-    """Return the sorted indices of the images of each group of at least two."""
+    """Return the sorted indices of the images of each group of at least two images."""
     words, colors, seen = hashes.words, hashes.colors, {}
     groups = DisjointSet(range(len(words)))
-    for place, (word, thumbnail) in enumerate(zip(words[:, 0], colors, strict=True)):
-        groups.merge(seen.setdefault((word.tobytes(), thumbnail.tobytes()), place), place)
-    # Only the first of several equal images is compared.
-    places = np.array([*seen.values()], int)
+    for row, (word, thumbnail) in enumerate(zip(words[:, 0], colors, strict=True)):
+        groups.merge(seen.setdefault((word.tobytes(), thumbnail.tobytes()), row), row)
+    # If images are equal, only the first of these images is compared with others.
+    rows = np.array([*seen.values()], int)
     views = words.shape[1]
-    index = HashIndex(words[places].reshape(-1, WORDS), max_distance)
-    thumbnails = [view_colors(colors[place], 0) for place in places]
+    index = HashIndex(words[rows].reshape(-1, WORDS), max_distance)
+    thumbnails = [view_colors(colors[row], 0) for row in rows]
     differ = set()
-    for query, match, distances in index.within_distance(words[places, 0]):
+    for query, match, distances in index.within_distance(words[rows, 0]):
         is_other = query != match // views
         pairs = (query[is_other], match[is_other], distances[is_other])
         for first, second, distance in zip(*map(np.ndarray.tolist, pairs), strict=True):
-            image, view = int(places[second // views]), second % views
-            if (first, second) in differ or groups.connected(int(places[first]), image):
+            image, view = int(rows[second // views]), second % views
+            if (first, second) in differ or groups.connected(int(rows[first]), image):
                 continue
             if have_equal_colors(distance, thumbnails[first], view_colors(colors[image], view)):
-                groups.merge(int(places[first]), image)
+                groups.merge(int(rows[first]), image)
             else:
                 differ.add((first, second))
     return [sorted(group) for group in groups.subsets() if len(group) > 1]
 
 
 def _labels(source, numbers):
-    """Return the labels of examples by their numbers, as bytes to compare."""
+    """Return a dictionary from the numbers of examples to their labels, as comparable bytes."""
     if not len(numbers):
         return {}
     examples = source.examples_with(np.sort(numbers)).map(lambda number, _, label: (number, label))
@@ -301,7 +303,7 @@ def _labels(source, numbers):
 
 
 def draw_pairs(pairs, train, tests, path):
-    """Draw each training image next to the similar test image.
+    """Draw each training image next to the test image of which it is a copy.
 
     Args:
         pairs: list of `Duplicate`s.
@@ -329,7 +331,7 @@ def draw_groups(groups, source, path):
 
 
 def _draw(rows, sources, path):
-    """Draw rows `(heading, images)`; images are `(index of a source, id)`, with the id above."""
+    """Draw rows `(heading, images)`; an image is given as `(index of its source, id)`."""
     tiles = [
         _read_tiles(source, {id for _, images in rows for index, id in images if index == number})
         for number, source in enumerate(sources)
@@ -341,7 +343,7 @@ def _draw(rows, sources, path):
         top = row * (_ABOVE + _TILE)
         drawing.text((2, top + 2), heading, fill="black")
         for column, (number, id) in enumerate(images):
-            # The end of the id, in two lines as wide as the tile.
+            # Draw the end of the id in two lines, which are as wide as the image.
             text = id.encode("ascii", "replace").decode()[-2 * _CHARACTERS :]
             text = f"{text[:_CHARACTERS]}\n{text[_CHARACTERS:]}"
             drawing.text((column * _TILE + 2, top + 20), text, fill="black")
@@ -367,7 +369,7 @@ def write_ids(found: Groups | Duplicates, path: str | os.PathLike) -> None:
         path: path of the file.
 
     Raises:
-        ValueError: if an id has a line break, or spaces around it.
+        ValueError: if an id contains a line break, or begins or ends with spaces.
     """
     ids = sorted(found.ids)
     for id in ids:

@@ -17,28 +17,30 @@ from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.masks import unpack
 from keras_vit.data.sources.source import Source
 
-# A hash has the lowest 12 x 12 frequencies. With 8 x 8, skies and blurred pictures are alike; with
-# 16 x 16, a crop changes more bits than an index can search for.
+# A hash describes the lowest 12 x 12 frequencies. With 8 x 8 frequencies, different skies and
+# blurred pictures would have similar hashes; with 16 x 16, a crop would change more bits than an
+# index can search for.
 HASH_SIZE = 12
-# Number of 16-bit words of a hash; the tables of the index have an entry per word.
+# Number of 16-bit words of a hash.
 WORDS = HASH_SIZE**2 // 16
+# Side to which images are resized before they are hashed.
 _SIDE = 128
-# Crops of a test image, in 128ths of its sides: left, top, right, bottom. Any crop of up to 5 % per
-# side is near one of them. The mirror image of each crop is hashed too.
+# What is cut off a test image to make crops, in 128ths of its sides: left, top, right, bottom. Any
+# crop of up to 5 % per side is similar to one of these crops. Mirrored crops are hashed as well.
 _CROPS = (
     *((0, 0, 0, 0), (2, 2, 2, 2), (5, 5, 5, 5), (2, 5, 2, 5), (5, 2, 5, 2)),
     *((1, 1, 5, 5), (1, 5, 5, 1), (5, 1, 1, 5), (5, 5, 1, 1)),
     *((5, 3, 1, 3), (1, 3, 5, 3), (3, 1, 3, 5), (3, 5, 3, 1)),
 )
-# Side of the thumbnail of a view.
+# Side of the thumbnail of a view, which is a crop or a mirrored crop.
 VIEW_SIDE = 8
-# Side of the thumbnail of an image whose views are hashed.
+# Side of the thumbnail of an image from which the thumbnails of all views are cut out.
 _COLORS_SIDE = 16
-# Images with a smaller standard deviation, in grey levels from 0 to 255, count as blank.
+# An image is blank if its grey levels, from 0 to 255, have a smaller standard deviation.
 _MIN_CONTRAST = 4
-# The file in a directory of parts that records the hashed images.
+# Name of the file that records which images are hashed, in a directory of `HashParts`.
 RECORD = "hashes.json"
-# Arrays of a part.
+# Names of the arrays in the file of a part.
 _ARRAYS = ("numbers", "words", "colors", "skipped", "blank")
 
 
@@ -49,7 +51,7 @@ class Hashes:
     Args:
         source: the `Source`.
         numbers: int64 array `(images,)`, the numbers of the examples that have a hash.
-        words: uint16 array `(images, views, WORDS)`.
+        words: uint16 array `(images, views, WORDS)`, the hashes.
         colors: uint8 array of thumbnails, `(images, 16, 16, 3)` if all views were hashed,
             otherwise `(images, 8, 8, 3)`.
         skipped: int64 array, the numbers of the examples that could not be decoded.
@@ -64,19 +66,20 @@ class Hashes:
     blank: np.ndarray
 
     def ids(self, numbers):
-        """Return the ids of examples with these numbers."""
+        """Return the ids of the examples with these numbers."""
         return tuple(map(self.source.find_id, numbers.tolist()))
 
 
 def hash_images(source, all_views=False, name="images"):
-    """Hash every image of a source, and keep a tiny thumbnail of it.
+    """Hash every image of a source, and make a tiny thumbnail of every image.
 
-    Blank images get no hash, because it would be noise. Images that cannot be decoded are skipped.
+    Blank images have no hash, because it would depend on noise. Images that cannot be decoded are
+    skipped.
 
     Args:
         source: the `Source`.
-        all_views: whether to also hash crops and mirror images: 26 hashes per image, not one.
-        name: name of the images in the progress bar.
+        all_views: whether to hash crops and mirrored crops as well: 26 hashes per image, not one.
+        name: name of the dataset in the progress bar.
 
     Returns:
         `Hashes`.
@@ -85,8 +88,8 @@ def hash_images(source, all_views=False, name="images"):
         ValueError: if no image can be decoded.
 
     Reference:
-        `imagehash.phash`: a bit is whether a low frequency of the cosine transform of the grey
-        image is above the median.
+        `imagehash.phash`: each bit of the hash belongs to a low frequency of the cosine transform
+        of the grey image, and is 1 if the coefficient is above the median.
     """
     with tqdm.tqdm(desc=name, total=source.num_examples, unit=" images") as progress:
         hashes = hash_examples(source, None, all_views, progress.update)
@@ -131,16 +134,16 @@ def hash_examples(source, numbers=None, all_views=False, on_image=None):
 
 
 class HashParts:
-    """The hashes of a large source, divided into parts, one file per part in a directory.
+    """The hashes of a large source, divided into parts, with one file per part in a directory.
 
-    The images and the file name of a part depend on the source and `part_size` alone. So several
+    The images and the file name of a part depend only on the source and `part_size`. So several
     machines can share the work, and existing parts need not be computed again. Iteration yields the
-    `Hashes` of one part after the other, and computes missing parts.
+    `Hashes` of one part after another, and computes missing parts.
 
     Args:
         source: the `Source`.
         directory: directory of the parts, created if it does not exist.
-        data: name of the data, for the record in the directory.
+        data: name of the data, which is recorded in the directory.
         part_size: number of images per part.
 
     Raises:
@@ -163,7 +166,7 @@ class HashParts:
         self, source: Source, directory: str | os.PathLike, data: str, part_size: int = 5000
     ) -> None:
         self.source, self.part_size = source, part_size
-        # `Source.examples_with` takes sorted numbers. The numbers of a large set are rarely copied.
+        # `Source.examples_with` takes sorted numbers. They are only copied if they are not sorted.
         is_sorted = np.all(source.numbers[:-1] <= source.numbers[1:])
         self._numbers = source.numbers if is_sorted else np.sort(source.numbers)
         self.count = math.ceil(len(self._numbers) / part_size)
@@ -192,7 +195,7 @@ class HashParts:
         return self._numbers[part * self.part_size : (part + 1) * self.part_size]
 
     def missing(self, shard=(0, 1)):
-        """Return the parts of a shard, `(index, count)`, with a missing or incomplete file."""
+        """Return the parts of a shard, `(index, count)`, whose files are missing or incomplete."""
         index, count = shard
         return [part for part in range(index, self.count, count) if self._load(part) is None]
 
@@ -240,7 +243,7 @@ def check_decoded(num_images, num_skipped, name):
     """Raise `ValueError` if no image of a dataset can be decoded."""
     if num_skipped == num_images:
         raise ValueError(
-            "An image of a dataset must be a complete JPEG, PNG, GIF, BMP or still WebP file. "
+            "At least one image must be a complete JPEG, PNG, GIF, BMP or still WebP file. "
             f"Received: {num_images} images ({name}), none of which can be decoded"
         )
 
@@ -250,12 +253,12 @@ def hash_pixels(pixels):
     import imagehash
 
     bits = imagehash.phash(Image.fromarray(pixels), HASH_SIZE).hash
-    # Each word mixes bits of low and high frequencies, so that few images have the same word.
+    # Each word has bits of low and of high frequencies, so that few images have the same word.
     return np.packbits(bits.reshape(-1, WORDS).T).view("uint16")
 
 
 def view_colors(colors, view):
-    """Cut the thumbnail of a view, uint8 `(8, 8, 3)`, out of its image's, `(16, 16, 3)`."""
+    """Cut the thumbnail of a view, uint8 `(8, 8, 3)`, out of an image's thumbnail `(16, 16, 3)`."""
     left, top, right, bottom = np.array(_CROPS[view // 2]) * _COLORS_SIDE / _SIDE
     box = (left, top, _COLORS_SIDE - right, _COLORS_SIDE - bottom)
     image = Image.fromarray(colors).resize(2 * (VIEW_SIDE,), Image.Resampling.BILINEAR, box)

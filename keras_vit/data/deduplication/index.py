@@ -11,10 +11,10 @@ _CANDIDATES_AT_ONCE = 2**18
 
 
 class HashIndex:
-    """Find all hashes within a Hamming distance of queries, with one table per word of the hashes.
+    """Find all hashes within a Hamming distance of queries. The search is exact.
 
-    Two hashes that differ in few bits have a word that is equal or almost equal, so hashes are
-    looked up by each of their words. The search is exact.
+    A hash consists of 16-bit words. If two hashes differ in few bits, at least one word is equal or
+    almost equal. So each word has a table of all hashes, in which hashes are looked up.
 
     Args:
         hashes: uint16 array `(hashes, WORDS)`.
@@ -30,9 +30,10 @@ class HashIndex:
     (array([0]), array([0]), array([9], dtype=uint8))
     """
 
-    # `faiss.IndexBinaryMultiHash` is exact too, but slower. For 10,000 random queries among 260,000
-    # (1,300,000) hashes, it takes 19 s (48 s) on 2 cores with 9 words of 16 bits and 2 flips, and
-    # 9 s (83 s) with 12 words of 12 bits and 1 flip. This index takes 1.2 s (6 s) on one core.
+    # `faiss.IndexBinaryMultiHash` is also exact, but slower. For 10,000 random queries among
+    # 260,000 (1,300,000) hashes, it takes 19 s (48 s) on 2 cores with 9 words of 16 bits and 2
+    # flips, and 9 s (83 s) with 12 words of 12 bits and 1 flip. This index takes 1.2 s (6 s) on one
+    # core.
 
     def __init__(self, hashes, max_distance):
         self.max_distance = max_distance
@@ -46,8 +47,8 @@ class HashIndex:
         """Find the hashes near some queries, a uint16 array `(queries, WORDS)`.
 
         Yields:
-            `(query, hash, distance)`: arrays of the indices and the distances of pairs. A pair is
-            repeated for each word that finds it.
+            Arrays `(query, hash, distance)` of pairs: two indices and the Hamming distance. A pair
+            comes once for each word in whose table it is found.
         """
         columns = _columns(queries)
         for word, table in enumerate(self._tables):
@@ -59,7 +60,7 @@ class HashIndex:
 
         Returns:
             `(indices, distances)`, int64 arrays `(queries,)`: the index of the nearest hash (the
-            first of several) and its distance; both are -1 if no hash is near enough.
+            lowest if several are equally near) and its distance, or -1 and -1 if no hash is near.
         """
         # Equal queries are looked up once.
         rows = np.ascontiguousarray(queries).view(np.dtype((np.void, 2 * WORDS))).ravel()
@@ -75,10 +76,10 @@ class HashIndex:
 
 
 def _radii(max_distance):
-    """Return the number of differing bits to search for each word. Words without one are skipped.
+    """Return for each word how many bits may differ. The list may be shorter than `WORDS`.
 
-    If more bits differ in every word, more than `max_distance` bits differ in total, so no hash
-    within the distance is missed.
+    The remaining words are not searched. If more bits differ in each word of the list, more than
+    `max_distance` bits differ in total. So no near hash is missed.
     """
     radius, rest = divmod(max_distance, WORDS)
     return [radius] * (rest + 1) + [radius - 1] * ((WORDS - rest - 1) if radius else 0)
@@ -88,21 +89,21 @@ class _Table:
     """The hashes, sorted by one of their words.
 
     Args:
-        words: uint16 array, the word of each hash.
-        column: uint64 array, the first 64 bits of each hash.
+        words: uint16 array with the word of each hash by which the hashes are sorted.
+        first_bits: uint64 array with the first 64 bits of each hash.
         radius: number of bits of the word that may differ.
     """
 
-    def __init__(self, words, column, radius):
+    def __init__(self, words, first_bits, radius):
         self.order = np.argsort(words, kind="stable")
         self.starts = np.searchsorted(words[self.order], np.arange(2**16 + 1))
-        # In the sorted order, hashes with equal words are read together.
-        self.column = column[self.order]
+        # In this order, hashes with equal words are next to each other in memory.
+        self.first_bits = first_bits[self.order]
         every = np.arange(2**16, dtype="uint16")
         self.masks = every[np.bitwise_count(every) <= radius]
 
-    def candidates(self, words, column, max_distance):
-        """Yield indices of queries and hashes that are near in the word and in the column."""
+    def candidates(self, words, first_bits, max_distance):
+        """Yield indices of queries and hashes with few different bits in word and first bits."""
         for first in range(0, len(words), _QUERIES_AT_ONCE):
             near = (words[first : first + _QUERIES_AT_ONCE, None] ^ self.masks).ravel()
             begins = self.starts[near]
@@ -110,25 +111,25 @@ class _Table:
             used = np.flatnonzero(counts)
             rows = first + used // len(self.masks), begins[used], counts[used]
             ends = np.cumsum(rows[2])
-            # If many hashes have the same word, the candidates do not fit into memory at once.
+            # If many hashes have the same word, all candidates may not fit into memory.
             cuts = np.searchsorted(ends, np.arange(0, rows[2].sum(), _CANDIDATES_AT_ONCE))
             for start, stop in itertools.pairwise([*cuts, len(used)]):
                 if start < stop:
                     chunk = (array[start:stop] for array in rows)
-                    yield self._near_pairs(*chunk, column, max_distance)
+                    yield self._near_pairs(*chunk, first_bits, max_distance)
 
-    def _near_pairs(self, queries, begins, counts, column, max_distance):
-        """Compare queries with ranges of the table, and return pairs whose columns are near."""
+    def _near_pairs(self, queries, begins, counts, first_bits, max_distance):
+        """Compare queries with ranges of the table, and return pairs with near first bits."""
         ends = np.cumsum(counts)
-        places = np.arange(ends[-1]) + np.repeat(begins - ends + counts, counts)
-        differing = self.column[places] ^ np.repeat(column[queries], counts)
+        rows = np.arange(ends[-1]) + np.repeat(begins - ends + counts, counts)
+        differing = self.first_bits[rows] ^ np.repeat(first_bits[queries], counts)
         # The first 64 bits are enough to exclude most pairs.
         near = np.flatnonzero(np.bitwise_count(differing) <= max_distance)
-        return queries[np.searchsorted(ends, near, side="right")], self.order[places[near]]
+        return queries[np.searchsorted(ends, near, side="right")], self.order[rows[near]]
 
 
 def _columns(hashes):
-    """Return the hashes as columns of 64 bits, to compare 64 bits at once."""
+    """Return hashes as columns of uint64, `(columns, hashes)`, to compare 64 bits at once."""
     padded = np.pad(hashes, ((0, 0), (0, -WORDS % 4)))
     return np.ascontiguousarray(padded.view("uint64").T)
 

@@ -1,8 +1,8 @@
-"""RandAugment, Random Erasing, MixUp and CutMix of training images, seeded per image and batch.
+"""RandAugment, Random Erasing, MixUp and CutMix of training images.
 
-Keras layers draw from stateful generators, so two runs of a parallel pipeline differ. Here all
-random numbers are drawn from the seed of the image or batch, so that runs are reproducible and can
-be resumed.
+Keras layers draw from stateful generators, so two runs of a parallel pipeline differ. In this
+module, all random numbers are drawn from the seed of the image or batch, so that runs are
+reproducible and can be resumed.
 """
 
 import keras
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_vit.data.images import operations
 
-# `translate_const` and `cutout_const` of big_vision are pixels of an image with this side.
+# big_vision's `translate_const` and `cutout_const` are numbers of pixels for images of this side.
 ORIGINAL_SIDE = 224
 # `_MAX_LEVEL` of big_vision; a magnitude may be greater.
 _FULL_LEVEL = 10
@@ -37,7 +37,7 @@ OPERATIONS = {
 class Draws(keras.random.SeedGenerator):
     """Stateless random numbers, computed from the seed given to `begin`.
 
-    Tracing fixes the order in which a `tf.function` draws, so its numbers depend on the seed alone,
+    Tracing fixes the order in which a `tf.function` draws. So the numbers depend only on the seed,
     and are the same eagerly and inside `Dataset.map`.
     """
 
@@ -56,13 +56,13 @@ class Draws(keras.random.SeedGenerator):
 
 
 def rand_augment(layers, magnitude):
-    """Make RandAugment: operations chosen at random, all with the same magnitude.
+    """Return the function of RandAugment, which applies operations that are chosen at random.
 
-    Each layer applies one of sixteen operations with equal probability, as in AugReg. Values are
-    truncated to integers first, as by big_vision's resizing. If the smaller side has 224 pixels,
-    the result is the same as in big_vision. For other sizes, unlike big_vision, the pixels of
-    translations and Cutout are proportional to the smaller side: otherwise an image of 32 pixels
-    would be emptied.
+    Each of `layers` applies one of sixteen operations with equal probability, as in AugReg. Values
+    are first truncated to integers, as big_vision's resizing does. If the smaller side has 224
+    pixels, the result is the same as in big_vision. For other sizes, the distance of translations
+    and the size of Cutout are proportional to the smaller side. In big_vision they are not, so that
+    little would be left of an image of 32 pixels.
 
     Args:
         layers: number of operations per image.
@@ -105,7 +105,7 @@ def operation_arguments(level, sign=1, side=ORIGINAL_SIDE):
 
     Args:
         level: the magnitude.
-        sign: 1 or -1, the sign of signed arguments.
+        sign: 1 or -1, the sign of arguments that can be negative.
         side: smaller side of the image in pixels, an integer.
 
     Reference:
@@ -151,7 +151,9 @@ def draw_layers(layers, size, seed):
 
 
 def random_erasing(share):
-    """Make Random Erasing: a function as of `rand_augment` that adds a rectangle of noise.
+    """Return the function of Random Erasing, which fills a rectangle of some images with noise.
+
+    Its arguments and result are as in `rand_augment`. `share` is the share of images to change.
 
     Reference:
         Random Erasing Data Augmentation, arXiv 1708.04896.
@@ -168,7 +170,9 @@ def random_erasing(share):
 
 
 def mixing(augmentation):
-    """Make MixUp or CutMix of a batch; if both are set, one of them per batch, at random.
+    """Return a function that applies MixUp or CutMix to a batch.
+
+    If both are set, one of the two is chosen at random for each batch.
 
     Returns:
         A function of float32 images `(batch, height, width, 3)`, soft labels `(batch, classes)` and

@@ -1,8 +1,8 @@
 """Decode image files to RGB pixels, with TensorFlow functions.
 
 The functions work the same eagerly and inside `Dataset.map`. Functions that call Pillow cannot be
-exported: an exported graph uses `decode_in_graph`, without GIF, BMP and EXIF. Files that cannot be
-decoded raise `tf.errors.InvalidArgumentError`.
+exported: exported graphs use `decode_in_graph`, which supports neither GIF and BMP nor EXIF. Files
+that cannot be decoded raise `tf.errors.InvalidArgumentError`.
 """
 
 import functools
@@ -32,8 +32,8 @@ _OTHER_FORMATS = {
 _HEAD = 32
 # Number of values of a tensor that a message shows.
 _SHOWN = 8
-# JPEG interpolates the colors of a pixel from its neighbors. A crop that is decoded without its
-# neighbors differs at its edges, by up to 16 of 255.
+# Number of extra pixels to decode on each side of a crop. JPEG interpolates colors from neighboring
+# pixels: without extra pixels, values at the edges of a crop would differ by up to 16 of 255.
 _JPEG_MARGIN = 4
 
 EXIF_ORIENTATION = 0x0112
@@ -43,8 +43,8 @@ _SIZE_RULE = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and 
 def leave_accelerators():
     """Hide accelerators from TensorFlow if it is not the backend.
 
-    TensorFlow would reserve almost all of their memory at its first operation. If the program has
-    already used TensorFlow, nothing changes.
+    Otherwise, TensorFlow would reserve almost all memory of accelerators at its first operation. If
+    the program has already used TensorFlow, this function has no effect.
     """
     if keras.backend.backend() == "tensorflow":
         return
@@ -64,12 +64,12 @@ def decode(encoded, accurate=False):
     """Decode a JPEG, PNG, still WebP, GIF (the first frame) or BMP to RGB.
 
     Grey becomes three equal channels, CMYK is converted, alpha is dropped, and 16-bit values keep
-    their upper 8 bits. The bytes determine the format, not the name.
+    their upper 8 bits. The format is recognized by the first bytes, not by the name of the file.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
-        accurate: whether to decode a JPEG to the same pixels as Pillow. By default, TensorFlow uses
-            a faster cosine transform, as in vit_jax, whose pixels differ by a few of 255.
+        accurate: whether to decode a JPEG to the same pixels as Pillow. By default, a faster cosine
+            transform is used, as in vit_jax; its pixel values differ by a few of 255.
 
     Returns:
         A uint8 tensor `(height, width, 3)`.
@@ -87,7 +87,7 @@ def decode(encoded, accurate=False):
 
 
 def decode_in_graph(encoded, accurate=False):
-    """Decode a JPEG, PNG or still WebP as `decode`, with operations that can be exported."""
+    """Decode a JPEG, PNG or still WebP as `decode` does, with operations that can be exported."""
     with tf.control_dependencies([check_size(declared_size(encoded))]):
         encoded = tf.identity(encoded)
     method = "INTEGER_ACCURATE" if accurate else ""
@@ -101,8 +101,8 @@ def decode_in_graph(encoded, accurate=False):
     return tf.ensure_shape(image, (None, None, 3))
 
 
-# `decode` for datasets. TensorFlow schedules the operations of all decoders, even of unused ones,
-# unless they are in a function that is not inlined.
+# `decode` for datasets. If the function were inlined, TensorFlow would schedule the operations of
+# all decoders, even of decoders that are not used.
 decode_function = tf.function(decode, autograph=False, experimental_attributes={"_noinline": True})
 
 
@@ -124,7 +124,7 @@ def declared_size(encoded):
     kind = tf.where(is_webp, tf.strings.substr(head, 12, 4), b"")
 
     def sides(width, height):
-        """Return two integers from bytes of the header, given in little-endian order."""
+        """Return the height and the width, whose bytes are at these indices, lowest byte first."""
         columns = tf.gather(values, [[*height], [*width]])
         return tf.reduce_sum(columns * 256 ** np.arange(len(width), dtype="int32"), axis=1)
 
@@ -143,8 +143,8 @@ def declared_size(encoded):
 
 
 def _head(encoded):
-    """Return the first bytes of a file, padded with zeros, which are not a valid size."""
-    # Beyond the end, `substr` raises an error whose message Python cannot decode.
+    """Return the first bytes of a file, padded with zeros, so that a short file has no size."""
+    # Without padding, `substr` would raise errors with messages that Python cannot decode.
     head = tf.strings.join([tf.strings.substr(encoded, 0, _HEAD), bytes(_HEAD)])
     return tf.strings.substr(head, 0, _HEAD)
 
@@ -166,7 +166,7 @@ def is_complete_jpeg(encoded):
 def require(condition, *message):
     """Return an operation that raises `tf.errors.InvalidArgumentError` unless a condition is met.
 
-    `tf.debugging.Assert` puts the assertion in a branch, which takes longer than the assertion.
+    `tf.debugging.Assert` is slower, because it puts the assertion in a branch.
     """
     data = [tf.convert_to_tensor(part) for part in message]
     return tf.raw_ops.Assert(condition=condition, data=data, summarize=_SHOWN)
@@ -242,7 +242,7 @@ def turn_upright(image, orientation):
     Reference:
         EXIF 2.32, tag 274.
     """
-    # Each branch turns the image itself, so that one rotation is computed, not eight.
+    # The image is turned inside the branches, so that one rotation is computed, not eight.
     return tf.switch_case(
         orientation - 1, [functools.partial(_turn, image, index) for index in range(8)]
     )
@@ -256,7 +256,7 @@ def _turn(image, index):
 
 
 def explain(error, encoded=b""):
-    """Return the reason why an image cannot be decoded, without TensorFlow's names.
+    """Return the reason why an image cannot be decoded, without names of TensorFlow's operations.
 
     Args:
         error: `tf.errors.OpError` that a decoder raised.
@@ -285,20 +285,20 @@ def explain(error, encoded=b""):
 
 
 def looks_decodable(head):
-    """Whether a file seems to have a supported format, by its first bytes."""
+    """Whether a file with these first bytes seems to have a supported format."""
     is_webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
     return head.startswith((JPEG, PNG, GIF, BMP)) or is_webp
 
 
 def other_format(head):
-    """Return a text that names an unsupported format, by the first bytes of a file, or `None`."""
+    """Return a text that names an unsupported format, from the first bytes of a file, or `None`."""
     formats = _OTHER_FORMATS.items()
     name = next((name for name, start in formats if re.match(start, head, re.DOTALL)), None)
     return name and f"{name}, which is not decoded"
 
 
 def is_turned(encoded):
-    """Whether a file, given as bytes, is a photograph that is not upright according to its EXIF.
+    """Whether the bytes of a file are a photograph that is not upright according to its EXIF data.
 
     Example:
     >>> from keras_vit.data.images.decoding import is_turned
@@ -315,8 +315,8 @@ def _orientation_of(encoded):
         with Image.open(io.BytesIO(encoded)) as image:
             orientation = image.getexif().get(EXIF_ORIENTATION, 1)
     except Exception:
-        # Pillow raises a dozen kinds of exceptions for broken files and broken EXIF data. Broken
-        # files are reported by the decoder.
+        # Pillow raises a dozen kinds of exceptions for broken files and broken EXIF data. The
+        # decoder reports broken files.
         orientation = 1
     return int(orientation) if orientation in range(1, 9) else 1
 
@@ -341,5 +341,5 @@ def _decode_webp(encoded):
     # TensorFlow 2.21 writes beyond the end of a buffer when it decodes an animation.
     with tf.control_dependencies([require(~is_animated, "An animated WebP is not decoded")]):
         encoded = tf.identity(encoded)
-    # `decode_image` raises an error for 3 channels of an image with alpha, so all are decoded.
+    # Decode all channels, because `decode_image(channels=3)` raises an error for images with alpha.
     return tf.io.decode_image(encoded, expand_animations=False)[..., :3]

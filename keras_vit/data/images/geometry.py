@@ -1,9 +1,9 @@
 """Crop, resize and flip images, as vit_jax, big_vision, BiT, timm or transformers do.
 
-`ImageMaker` turns a training image from bytes into the input of a model; `evaluation_image` does so
-for evaluation, prediction and exports. All functions take pixels in [0, 255] and work the same
-eagerly and inside `Dataset.map`; functions that do not decode can be exported. The seed of a random
-function, an int tensor of shape `(2,)`, determines the result.
+`ImageMaker` turns the bytes of a training image into an input of a model; `evaluation_image`
+prepares images for evaluation, prediction and exports. All functions take pixels in [0, 255] and
+work the same eagerly and inside `Dataset.map`; functions that do not decode can be exported. The
+result of a random function depends only on its seed, an int tensor of shape `(2,)`.
 """
 
 import dataclasses
@@ -38,11 +38,11 @@ class ImageMaker:
     Args:
         image_size: int or `(height, width)`, in pixels.
         preprocessing: the `Preprocessing`.
-        scale: factor of pixel values, for datasets of zeros and ones.
+        scale: factor for pixel values: 255 for images of zeros and ones.
         border: number of pixels to cut off each side of a decoded image.
 
     Raises:
-        ValueError: if the image size is not positive, or larger than the size to crop from.
+        ValueError: if the image size is not positive, or larger than the image before the crop.
     """
 
     image_size: int | tuple[int, int]
@@ -66,7 +66,7 @@ class ImageMaker:
         return (*self.image_size, 3)
 
     def mixing(self):
-        """Return a function of images, labels and a seed that mixes a batch, or `None`."""
+        """Return a function of images, labels and a seed that mixes a batch; `None` not to mix."""
         augmentation = self.preprocessing.augmentation
         return augment.mixing(augmentation) if augmentation.mixes else None
 
@@ -135,7 +135,7 @@ def resize_small(image, smaller_side):
         `pp/ops_image.py` of big_vision: area interpolation, truncated to integers.
     """
     size = tf.cast(tf.shape(image)[:2], tf.float32)
-    # 1 x 20,000 pixels would become 256 x 5,120,000.
+    # Check the size, because an image of 1 x 20,000 pixels would become 256 x 5,120,000.
     size = check_size(tf.cast(tf.round(size * (smaller_side / tf.reduce_min(size))), tf.int32))
     return tf.cast(tf.image.resize(image, size, method="area"), image.dtype)
 
@@ -172,13 +172,13 @@ def inception_crop(encoded, seed, min_area=0.05):
     Args:
         encoded: scalar string tensor, the bytes of a file.
         seed: int tensor `(2,)`.
-        min_area: smallest share of the image's area; the largest is 1.
+        min_area: smallest area of the crop, as a share of the image's area.
 
     Returns:
         A uint8 tensor of rank 3.
 
     Raises:
-        tf.errors.InvalidArgumentError: as `decode`.
+        tf.errors.InvalidArgumentError: as in `decode`.
 
     Reference:
         `vit_jax/input_pipeline.py`; the ratio of width to height is 3/4 to 4/3.
@@ -240,9 +240,9 @@ def resize_as(image, image_size, image_spec):
 
 
 def _resize_antialiased(image, size, method):
-    """Resize by rows, then by columns, and round to [0, 255] after both, as Pillow before 13 does.
+    """Resize the width, then the height, and round after each step, as Pillow before 13 does.
 
-    Pillow 13 begins with the columns if that is faster; models were trained with older versions.
+    Pillow 13 begins with the height if this is faster; models were trained with older versions.
     """
     height, width = tf.unstack(size)
     for target in ((tf.shape(image)[-3], width), (height, width)):
@@ -254,8 +254,8 @@ def _resize_antialiased(image, size, method):
 def _covering_size(size, height, width):
     """Return the smallest size that has the aspect ratio of `size` and covers a height and a width.
 
-    For a square, the longer side is rounded down, as in torchvision and transformers. For other
-    sizes it is rounded to the nearest integer, as in timm's `ResizeKeepRatio`.
+    To cover a square, the longer side is rounded down, as in torchvision and transformers. To cover
+    a rectangle, it is rounded to the nearest integer, as in timm's `ResizeKeepRatio`.
     """
     sides = tf.cast(size, tf.float64)
     lengths = sides / tf.reduce_min(sides / tf.constant((height, width), tf.float64))

@@ -1,11 +1,11 @@
 """The sixteen operations of RandAugment on an image, as in AugReg.
 
-Each function takes a uint8 tensor `(height, width, 3)` and returns one of the same shape. Pixels
-without a value become `GREY`, and geometric operations take the nearest pixel.
+Each function takes and returns a uint8 tensor `(height, width, 3)`. Geometric operations copy the
+nearest pixel; pixels from outside of the image become `GREY`.
 
-keras-cv's Equalization, Posterization and Solarization compute the same as `equalize`, `posterize`
-and `solarize`, but on float images and in 1.7 to 4 times the time. Its other layers with the names
-of operations compute something else.
+keras-cv's layers Equalization, Posterization and Solarization compute the same as `equalize`,
+`posterize` and `solarize`, but on float images, and take 1.7 to 4 times as long. Other layers of
+keras-cv with the names of these operations compute something else.
 
 Reference:
     `pp/archive/autoaugment.py` of big_vision.
@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 GREY = 128
-# Integers beyond uint8 wrap around, as in big_vision.
+# Number of values of a byte. Integers outside [0, 255] wrap around, as in big_vision.
 _BYTE = 256
 _CHANNELS = 3
 _BLUR = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], "float32") / 13
@@ -26,7 +26,7 @@ _BLUR = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], "float32") / 13
 def auto_contrast(image):
     """Stretch the values of each channel to [0, 255]."""
     rows = _as_rows(image)
-    # Reducing one axis at a time is twice as fast.
+    # Reducing one axis after the other is twice as fast as reducing both at once.
     low = tf.cast(tf.reduce_min(tf.reduce_min(image, 0), 0), tf.float32)
     high = tf.cast(tf.reduce_max(tf.reduce_max(image, 0), 0), tf.float32)
     is_flat = low == high
@@ -37,7 +37,7 @@ def auto_contrast(image):
 
 
 def equalize(image):
-    """Spread the values of each channel so that all are equally frequent."""
+    """Spread the values of each channel so that all values are about equally frequent."""
     rows = _as_rows(image)
     # One histogram has 256 bins for each channel.
     bins = tf.cast(rows, tf.int32) + _per_row(tf.range(_CHANNELS) * _BYTE, rows)
@@ -79,7 +79,7 @@ def posterize(image, bits):
 
 
 def solarize(image, threshold):
-    """Invert values of at least `threshold`, which wraps around: 384 is 128, and 256 is 0."""
+    """Invert values of at least `threshold` modulo 256: 384 means 128, and 256 means 0."""
     # `255 - value` is XOR with 255; `tf.where` is four times as slow.
     is_bright = tf.cast(image >= threshold % _BYTE, tf.uint8)
     return tf.bitwise.bitwise_xor(image, is_bright * 255)
@@ -92,31 +92,31 @@ def solarize_add(image, addition):
 
 
 def color(image, factor):
-    """Move away from the grey image by `factor`: 0 is grey, 1 unchanged."""
+    """Scale the saturation by `factor`: 0 gives a grey image, and 1 the same image."""
     grey = tf.image.grayscale_to_rgb(tf.image.rgb_to_grayscale(image))
     return _blend(grey, image, factor)
 
 
 def contrast(image, factor):
-    """Move away from one grey by `factor`: 0 is grey, 1 unchanged.
+    """Scale the differences from a grey value by `factor`: 0 gives this grey, 1 the same image.
 
     The grey value is the number of pixels / 256, at most 255: 196 for 224 x 224 pixels. Later
-    versions of big_vision take the mean value, but AugReg's models were trained before.
+    versions of big_vision take the mean value, but AugReg's models were trained with this value.
     """
     grey = tf.minimum(tf.size(image) // (_CHANNELS * 256), 255)
     return _blend(grey, image, factor)
 
 
 def brightness(image, factor):
-    """Multiply by `factor`: 0 is black, 1 unchanged."""
+    """Multiply all values by `factor`: 0 gives black, and 1 the same image."""
     return tf.saturate_cast(tf.cast(image, tf.float32) * factor, tf.uint8)
 
 
 def sharpness(image, factor):
-    """Move away from the blurred image by `factor`, except at the border: 1 is unchanged."""
+    """Scale the differences from a blurred image by `factor`, except at the border."""
     blurred = tf.saturate_cast(_blur(tf.cast(image, tf.float64)), tf.uint8)
     sharp = _blend(blurred, image[1:-1, 1:-1], factor)
-    # In an image of one row or column, the first one is not repeated as the last one.
+    # If an image has only one row (or column), the last one is empty, so that none is repeated.
     last_row, last_column = image[1:][-1:], image[1:-1, 1:][:, -1:]
     middle = tf.concat([image[1:-1, :1], sharp, last_column], axis=1)
     return tf.concat([image[:1], middle, last_row], axis=0)
@@ -126,7 +126,8 @@ def _blur(pixels):
     """Return weighted means of 3 x 3 pixels, with the rounding of fused multiply-add in float32.
 
     Rounding decides whether multiples of 1/13 become whole numbers. The convolution of big_vision
-    uses fused multiply-add on processors with AVX-512 only; the reference values come from one.
+    uses fused multiply-add only on processors with AVX-512, on which our reference values were
+    computed.
     """
     height, width = tf.unstack(tf.maximum(tf.shape(pixels)[:2] - 2, 0))
     total = tf.zeros([height, width, _CHANNELS], tf.float32)
@@ -186,7 +187,7 @@ def _transform(image, first, second):
     Args:
         image: the image.
         first: `a, b, c` of the source column `a * x + b * y + c`.
-        second: `a, b, c` of the source row.
+        second: `a, b, c` of the source row `a * x + b * y + c`.
     """
     matrix = tf.stack([tf.cast(value, tf.float32) for value in (*first, *second, 0, 0)])
     return tf.raw_ops.ImageProjectiveTransformV3(
@@ -200,7 +201,7 @@ def _transform(image, first, second):
 
 
 def _shift(image, pixels):
-    """Move an image up and to the left; eight times as fast as `_transform`."""
+    """Move an image up and to the left. This is eight times as fast as `_transform`."""
     size = tf.shape(image)[:2]
     pixels = tf.cast(tf.floor(tf.stack(pixels) + 0.5), tf.int32)
     pixels = tf.clip_by_value(pixels, -size, size)
@@ -218,5 +219,5 @@ def _as_rows(image):
 
 
 def _per_row(values, rows):
-    """Repeat a value per channel along the rows of `_as_rows`."""
+    """Repeat the three values of the channels to the length of a row of `_as_rows`."""
     return tf.tile(values, [tf.shape(rows)[1] // _CHANNELS])

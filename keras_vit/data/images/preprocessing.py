@@ -1,4 +1,4 @@
-"""Settings of preprocessing and augmentation, and published presets of them by name.
+"""Settings of preprocessing and augmentation, and published presets with names.
 
 This module imports neither Keras nor TensorFlow.
 """
@@ -8,8 +8,8 @@ import logging
 
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 
-# The greatest magnitude in arXiv 1909.13719. Full scale is 10, but larger values are stronger:
-# AugReg uses up to 20.
+# The greatest magnitude of RandAugment in arXiv 1909.13719. In big_vision, 10 is full scale, but
+# AugReg uses magnitudes of up to 20, which change images more.
 MAX_MAGNITUDE = 30
 
 
@@ -20,9 +20,9 @@ class Augmentation:
     Args:
         layers: number of operations of RandAugment per image; 0 for none.
         magnitude: magnitude of RandAugment, from 0 to 30; 10 is full scale in big_vision.
-        mixup: parameter of the Beta distribution from which the share of the other image is drawn;
-            0 for no MixUp.
-        cutmix: the same for CutMix, which pastes a rectangle of another image.
+        mixup: parameter of the Beta distribution from which MixUp draws the share of the second
+            image; 0 for no MixUp.
+        cutmix: the same parameter of CutMix, which pastes a rectangle of another image.
         erasing: share of the images in which a rectangle is erased (Random Erasing).
 
     Raises:
@@ -54,9 +54,10 @@ class Augmentation:
 
 
 # Section 3.4 of "How to train your ViT?" (arXiv 2106.10270), `configs/vit_i21k.py` of big_vision.
-# `light1` changes images strongly: at magnitude 0 Posterize keeps one bit, Solarize inverts, and
-# Color, Contrast and Brightness have the factor 0.1; Equalize and others have no magnitude.
-# `light0` occurs in the names of published files, but its settings are not published.
+# `light1` changes images strongly although its magnitude is 0: then Posterize keeps one bit,
+# Solarize inverts all values, and Color, Contrast and Brightness have the factor 0.1. Some
+# operations, such as Equalize, have no magnitude. `light0` occurs in the names of published files,
+# but its settings are not published.
 AUGMENTATIONS = {
     "none": Augmentation(),
     "light0": Augmentation(),
@@ -87,7 +88,7 @@ def find_augmentation(augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class Preprocessing:
-    """The operations from an image file to the input of a model, in the order of the arguments.
+    """The operations that turn an image file into the input of a model.
 
     The image is decoded to RGB, cropped, resized to `image_size` (bilinear, half-pixel centers, not
     antialiased), flipped, augmented and scaled to [-1, 1]. By default, the whole image is resized
@@ -98,13 +99,14 @@ class Preprocessing:
         min_crop_area: smallest share of an image's area in a random crop; `None` for no crop.
         random_crop_from: side of the square to which images are resized before a random crop of
             `image_size`, at least `image_size`, in pixels; `None` for no such crop.
-        central_crop_from: smaller side to which images are resized before a central crop of
-            `image_size`, at least `image_size`, in pixels; `None` for no such crop.
-        image_spec: how images are resized without any of these crops: a
+        central_crop_from: length to which the smaller side of images is resized before a central
+            crop of `image_size`, at least `image_size`, in pixels; `None` for no such crop.
+        image_spec: how images are resized if there is no crop, as a
             `keras_vit.core.image_spec.ImageSpec`, such as `model.image_spec`.
         flip: whether to flip images left and right at random; `"always"` flips all of them.
         augmentation: a name of `keras_vit.data.AUGMENTATIONS` or a `keras_vit.data.Augmentation`.
-        one_hot: whether labels are soft labels; if the augmentation mixes images, they always are.
+        one_hot: whether to turn labels into one-hot vectors; if the augmentation mixes images,
+            labels always become vectors.
 
     Raises:
         ValueError: if a value is out of range or more than one crop is given.
@@ -140,7 +142,7 @@ class Preprocessing:
             raise ValueError(f"At most one of {', '.join(crops)} can be given. Received: {given}")
         if given and self.image_spec != self.image_spec.of_whole_image():
             raise ValueError(
-                "`image_spec` must not be given with a crop, which has its own. "
+                "`image_spec` must not be given with a crop, which resizes images in its own way. "
                 f"Received: {given}, image_spec={self.image_spec}"
             )
 
@@ -150,10 +152,10 @@ class Preset:
     """A published way to prepare images.
 
     Args:
-        training: the `Preprocessing` of training images, or a dictionary from the image sizes that
-            are published to a `Preprocessing`.
-        evaluation: the same for evaluation.
-        source: repository and files that have the settings.
+        training: the `Preprocessing` of training images, or a dictionary with a `Preprocessing` for
+            each published image size.
+        evaluation: the same for evaluation images.
+        source: repository and files that contain the settings.
     """
 
     training: Preprocessing | dict[int, Preprocessing]
@@ -185,10 +187,11 @@ PRESETS = {
 def find_preprocessing(preprocessing, training, image_size, **changes):
     """Return the `Preprocessing` for a value of the argument `preprocessing` of `load`.
 
-    `changes` replace its fields. A warning is logged if images would be changed at random although
-    `training` is false.
+    `changes` replace fields of the result. A warning is logged if images would be changed at random
+    although `training` is false.
 
-    Raises `ValueError` if there is no such preset, or it was not published for the image size.
+    Raises `ValueError` if no preset has this name, or the preset has no settings for the image
+    size.
     """
     result = dataclasses.replace(_find(preprocessing, training, image_size), **changes)
     if not training and (names := [name for name in RANDOM if _is_random(getattr(result, name))]):
@@ -221,7 +224,7 @@ def _find(preprocessing, training, image_size):
     if height != width or height not in by_size:
         raise ValueError(
             f"`preprocessing={preprocessing!r}` is published for images of "
-            f"{' and '.join(map(str, by_size))} pixels; give a `Preprocessing` for others. "
+            f"{' and '.join(map(str, by_size))} pixels; for other sizes, give a `Preprocessing`. "
             f"Received: image_size={image_size!r}"
         )
     return by_size[height]

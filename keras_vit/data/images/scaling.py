@@ -18,8 +18,8 @@ def preprocess(images: Any) -> Any:
     """Scale pixel values from [0, 255] to [-1, 1], the range that all the models take.
 
     Floating-point values may slightly exceed [0, 255], as after interpolation at sharp edges. A
-    warning is logged if they seem to be scaled already: within [-1, 1] or on both sides of zero,
-    but not all zero.
+    warning is logged if the values seem to be scaled already, because they are within [-1, 1], or
+    on both sides of zero.
 
     Args:
         images: array or tensor of any shape with values in [0, 255]; integers become float32.
@@ -44,7 +44,7 @@ def preprocess(images: Any) -> Any:
 
 
 def scale_pixels(images):
-    """Scale an array or a tensor as `preprocess`, without checks, for pixels of decoded files."""
+    """Scale an array or a tensor as `preprocess` does, without checking the values."""
     if isinstance(images, np.ndarray | np.generic):
         images = np.asarray(images, "float32")
     elif "int" in str(images.dtype):
@@ -53,14 +53,14 @@ def scale_pixels(images):
 
 
 def _check_values(images):
-    # A torch dtype has no `name`; `in` also matches uint8 and bfloat16.
+    # A torch dtype has no `name`. "int" is also in "uint8", and "float" in "bfloat16".
     dtype = getattr(images.dtype, "name", str(images.dtype))
     is_integer = "int" in dtype
     if not is_integer and "float" not in dtype:
         raise ValueError(f"`images` must be numbers from 0 to 255. Received: dtype {dtype}")
     try:
         values = np.asarray(keras.ops.convert_to_numpy(images))
-    # Each framework raises another error for symbolic tensors.
+    # Each framework raises a different error for symbolic tensors.
     except Exception:
         return
     if not values.size:
@@ -70,10 +70,10 @@ def _check_values(images):
     # This condition is also true for NaN.
     if not (low >= -margin and high <= 255 + margin):
         raise ValueError(
-            "`images` must be in [0, 255], floating-point values in "
+            "`images` must be in [0, 255], or, if they are floating-point values, in "
             f"[{-_MARGIN}, {255 + _MARGIN}]. Received: values from {low} to {high}"
         )
-    # Integers from 0 to 1 are dark pixels, not scaled ones.
+    # Integers from 0 to 1, and images of zeros, are dark pixels: they need not have been scaled.
     is_dark = is_integer or (low, high) == (0, 0)
     is_centered = high <= MAX_NORMALIZED and low < -_OVERSHOOT_SHARE * abs(high)
     if not is_dark and (is_centered or (low >= -1 and high <= 1)):

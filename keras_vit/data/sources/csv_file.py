@@ -1,4 +1,4 @@
-"""Multi-label image files, listed in CSV files."""
+"""Multi-label datasets of image files that a CSV file lists."""
 
 import csv
 import pathlib
@@ -13,12 +13,12 @@ from keras_vit.data.sources.splits import SPLITS
 def csv_file(path, split, classes=None, shard=(0, 1)):
     """Find the images of a split in a CSV file with lines such as `cats/1.jpg,cat outdoors`.
 
-    Paths are relative to the folder of the CSV file, and serve as ids; a missing file is skipped.
-    Labels, if any, are separated by spaces, or by `|` or `;` if some line contains it. A first line
-    whose path has no suffix and does not exist is a header. One CSV file is divided into splits
-    like a folder of images. If `path` is a directory, it has `train.csv`, and optionally
-    `validation.csv` and `test.csv`. Images without a label of `classes` are kept. Other arguments
-    and errors are as in `folder`.
+    Paths are relative to the folder of the CSV file, and serve as ids; missing images are skipped.
+    An image may have no label. Labels are separated by spaces, or by `|` or `;` if any line
+    contains this character. The first line is a header if its path has no suffix and does not
+    exist. If `path` is a file, its images are divided into splits like a folder of images. If it is
+    a directory, it has `train.csv`, and optionally `validation.csv` and `test.csv`. Images without
+    labels in `classes` are kept. Other arguments and errors are as in `folder`.
     """
     path = pathlib.Path(path).expanduser()
     present = {"train": path}
@@ -52,7 +52,7 @@ def csv_file(path, split, classes=None, shard=(0, 1)):
 
 
 def _read(file):
-    """Return a dictionary from the images of a CSV file to the text of their labels."""
+    """Return a dictionary from the path of each image of a CSV file to the text of its labels."""
     with file.open(encoding="utf-8-sig", newline="") as stream:
         try:
             rows = list(csv.reader(stream, strict=True))
@@ -69,7 +69,7 @@ def _read(file):
         if len(row) != 2 or str(image) in texts:
             raise ValueError(
                 "`csv:PATH` must have one line for each image: its path, relative to the "
-                "folder of the file, and its labels, as in `cats/1.jpg,cat outdoors`. "
+                "folder of the CSV file, and its labels, as in `cats/1.jpg,cat outdoors`. "
                 f"Received: line {number} of {str(file)!r}, {','.join(row)!r}"
             )
         texts[str(image)] = row[1]

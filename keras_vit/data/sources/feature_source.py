@@ -1,4 +1,4 @@
-"""Features of images, computed once, as the examples of a `Source`: for training only a head."""
+"""A `Source` of features of images, which are computed once, for training only a head."""
 
 import dataclasses
 
@@ -12,10 +12,10 @@ from keras_vit.data.left_out import explaining_errors
 def compute_features(dataset, extract):
     """Compute features of each image of a dataset, with a progress bar.
 
-    An image that is skipped has neither features nor a label.
+    Skipped images have neither features nor labels.
 
     Args:
-        dataset: a dataset of `keras_vit.data.load` that ends.
+        dataset: a dataset from `keras_vit.data.load` that is not repeated.
         extract: function from a batch of images to an array with one row per image.
 
     Returns:
@@ -26,7 +26,7 @@ def compute_features(dataset, extract):
         explaining_errors(dataset),
         tqdm.tqdm(total=dataset.info.num_examples, unit="image", desc="features") as progress,
     ):
-        # Images and labels are read in one pass, so that both are skipped together.
+        # If labels were read in another pass, other images might be skipped.
         for images, labels in dataset.as_numpy_iterator():
             all_features.append(np.asarray(extract(images)))
             all_labels.append(labels)
@@ -35,16 +35,16 @@ def compute_features(dataset, extract):
 
 
 def feature_source(source, features, labels, skipped):
-    """Return the examples of a `Source` with features instead of images.
+    """Return a `Source` of features instead of images.
 
     Args:
-        source: a `Source`.
-        features: float32 array with one row per image that was not skipped, in order.
+        source: the `Source` of the images.
+        features: float32 array with one row per image that was not skipped, in their order.
         labels: array of the labels of these images.
         skipped: ids of the skipped images.
 
     Returns:
-        A `Source` without the skipped examples. A `FeatureMaker` reads its payloads.
+        A `Source` without the skipped examples, whose payloads a `FeatureMaker` reads.
     """
     numbers = source.numbers[~np.isin(source.numbers, source.find_numbers(skipped))]
     payloads = np.array([row.tobytes() for row in features.astype("float32")], dtype=object)
@@ -54,7 +54,7 @@ def feature_source(source, features, labels, skipped):
 
 @dataclasses.dataclass(frozen=True)
 class FeatureMaker:
-    """Make features from the payloads of `feature_source`, with the methods of an `ImageMaker`."""
+    """Read features from the payloads of `feature_source`; replaces an `ImageMaker`."""
 
     shape: tuple[int, ...]
 

@@ -1,6 +1,7 @@
-"""Folders of image files: find classes, splits and images, and divide images into missing splits.
+"""Folders of image files: find classes, splits and images.
 
-The division is recorded in the folder, so that no image ever changes its split.
+If splits are missing, images are divided into splits. The folder records this division, so that no
+image ever changes its split.
 """
 
 import collections
@@ -28,20 +29,20 @@ from keras_vit.data.sources.splits import (
     split_ranges,
 )
 
-# Files with these suffixes are images; the decoder checks their bytes.
+# Files with these suffixes are listed as images; the decoder checks their bytes.
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
-# Bytes needed to recognize a format, ISO media files (HEIC, AVIF) included.
+# Number of first bytes that are needed to recognize a format, including HEIC and AVIF.
 _HEAD = 32
-# A hidden file, which does not count as a class or an image.
+# Name of the record of the division. It is a hidden file, which is not a class or an image.
 RECORD = ".keras_vit_division.json"
 _EXPLANATION = (
-    "Which images keras_vit trains, validates and tests on. Keep this file with the images: it "
-    "lets every image keep its split when others are added or deleted."
+    "The split (train, validation or test) of each image. Keep this file with the images, so that "
+    "every image keeps its split when other images are added or deleted."
 )
 
 
 def folder(path, split, classes=None, shard=(0, 1)):
-    """Find the image files of a split: one folder per class, or such folders in folders of splits.
+    """Find the image files of a split, in one folder per class or in `SPLIT/CLASS/`.
 
     Args:
         path: path of the folder.
@@ -61,30 +62,30 @@ def folder(path, split, classes=None, shard=(0, 1)):
     present = present or {"train": root}
     split_ranges(split, present)
     names = _folders(present["train"])
-    # Such a folder is a misplaced split: its images would be trained on.
+    # A folder `test` among the classes may be a misplaced split: the model would be trained on it.
     for name in {*names}.union(*(_folders(present["train"] / name) for name in names)):
         if any(_is_named_as(name, split) for split in SPLIT_NAMES):
             raise ValueError(
-                "A class, and a folder in it, must not have the name of a split. "
+                "A class, or a folder in a class, must not have the name of a split. "
                 f"Received: a folder {name!r} in {str(present['train'])!r}"
             )
     _warn_of_other_divisions(root, _shares(present, "train"))
     if present["train"] != root and len(present) < len(SPLITS):
-        folders = {name: f"{place.name}/" for name, place in present.items()}
+        folders = {name: f"{split_folder.name}/" for name, split_folder in present.items()}
         log_once(logging.INFO, f"{root}: {describe_splits(folders)}")
     paths, labels = [], []
-    for name, place in present.items():
+    for name, split_folder in present.items():
         classes_of_split = {}
-        if unknown := sorted(set(_folders(place)) - set(names)):
+        if unknown := sorted(set(_folders(split_folder)) - set(names)):
             raise ValueError(
-                f"The classes in {str(place)!r} must be those of `train`. Received: {unknown}"
+                f"Classes in {str(split_folder)!r} must be those of `train`. Received: {unknown}"
             )
-        for class_folder in (place / class_name for class_name in names):
+        for class_folder in (split_folder / class_name for class_name in names):
             images, reasons = list_images(class_folder) if class_folder.is_dir() else ([], {})
             if name == "train" and not images:
                 raise ValueError(
-                    "Every class must have images: add some to its folder, or remove it. Received: "
-                    f"{str(class_folder)!r}, which has none. {describe_left_out(reasons)}".rstrip()
+                    "Every class must have images: add images or remove the folder. Received: "
+                    f"{str(class_folder)!r} without images. {describe_left_out(reasons)}".rstrip()
                 )
             classes_of_split[id_of(class_folder, root)] = [id_of(path, root) for path in images]
             left_out.update(reasons)
@@ -102,15 +103,15 @@ def folder(path, split, classes=None, shard=(0, 1)):
 
 
 def files_source(root, split, paths, labels, names, shard, classes=None, **options):
-    """Return the image files of a split below a folder as a `Source`; see `from_arrays`."""
+    """Return a `Source` of image files in a folder; `options` are those of `from_arrays`."""
     if classes is not None:
         keep, labels, names = select_classes(labels, names, classes)
         paths, labels = list(itertools.compress(paths, keep)), labels[keep]
     if not paths:
         raise ValueError(
             f"The split {split!r} of the folder {str(root)!r} must have an image. "
-            "Received: too few images to take it from; add images, or make the folders train, "
-            "validation and test, each with the folders of the classes"
+            "Received: too few images; add images, or make the folders train, validation and test, "
+            "each with one folder per class"
         )
     return from_arrays(
         np.array(paths),
@@ -133,7 +134,7 @@ def id_of(path, root):
 
 
 def find_splits(root):
-    """Find the folders that are named like splits: a dictionary from splits to folders."""
+    """Return a dictionary from splits to the folders in `root` with the name of the split."""
     present = {}
     for split in SPLIT_NAMES:
         found = [name for name in _folders(root) if _is_named_as(name, split)]
@@ -166,13 +167,13 @@ def _count_others(root, present):
     for folder in {root, *present.values()}:
         files = (entry for entry in folder.iterdir() if not entry.is_dir())
         left_out["outside of a folder of a class"] += sum(file.name != RECORD for file in files)
-        # A hidden folder may be a class that was hidden by mistake.
+        # Report hidden folders, because a class may be hidden by mistake.
         left_out.update(f"hidden folder {name}/" for name in _folders(folder, is_hidden=True))
     return left_out
 
 
 def list_images(folder):
-    """List the image files below a folder, and below linked folders at every level.
+    """List the image files in a folder at every level; links to other folders are followed.
 
     An image is recognized by its suffix or its first bytes: a JPEG may have the suffix `.jfif` or
     `.JPE`, or no suffix.
@@ -181,8 +182,8 @@ def list_images(folder):
         folder: path of the folder.
 
     Returns:
-        `(paths, left_out)`: sorted strings, and a `collections.Counter` of the other files by the
-        reason to leave them out. A hidden folder counts as one file.
+        `(paths, left_out)`: the sorted paths of images, and a `collections.Counter` of the reasons
+        why other files are left out. A hidden folder counts as one file.
     """
     paths, left_out = [], collections.Counter()
     for path in _walk(pathlib.Path(folder), ()):
@@ -195,16 +196,16 @@ def list_images(folder):
 
 
 def _walk(folder, parents):
-    """Yield the files below a folder, and hidden folders instead of their files.
+    """Yield the files in a folder at every level. A hidden folder is yielded like a file.
 
     Links to a parent folder are not followed.
     """
-    place = os.path.realpath(folder)
-    if place in parents:
+    real_path = os.path.realpath(folder)
+    if real_path in parents:
         return
     for entry in os.scandir(folder):
         if entry.is_dir() and not entry.name.startswith("."):
-            yield from _walk(pathlib.Path(entry.path), (*parents, place))
+            yield from _walk(pathlib.Path(entry.path), (*parents, real_path))
         elif entry.name != RECORD:
             yield pathlib.Path(entry.path)
 
@@ -216,7 +217,7 @@ def _reason_to_leave_out(path):
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        # TensorFlow cannot open such a file, and its id could not be written.
+        # TensorFlow cannot open the file, and its id could not be written to a file.
         return "name is not UTF-8"
     if not path.is_file():
         return "broken link" if path.is_symlink() else "not a regular file"
@@ -233,10 +234,10 @@ def _reason_to_leave_out(path):
 
 
 def describe_left_out(left_out):
-    """Describe the left-out files in one line, most frequent reason first.
+    """Describe left-out files in one line, with the most frequent reason first.
 
     Args:
-        left_out: a `collections.Counter` of `list_images`.
+        left_out: a `collections.Counter` from `list_images`.
 
     Returns:
         A string, empty if nothing was left out.
@@ -251,16 +252,16 @@ def describe_left_out(left_out):
     total = sum(left_out.values())
     subject = "files or folders are" if total > 1 else "file or folder is"
     text = f"{total} {subject} left out: {reasons}"
-    # Reasons may contain names of folders, which need not be printable.
+    # Reasons may contain names of folders that are not printable.
     return printable(text.encode("utf-8", "backslashreplace").decode())
 
 
 def short_names(files):
-    """Map each file to its name or, if names repeat, to its path below the common folder.
+    """Map each file to its name or, if several files have this name, to its relative path.
 
-    Names are relative and contain no `..`, so that they are safe as names of outputs.
+    Paths are relative to a common folder, without `..`, so they are safe as names of output files.
     """
-    # Links are not resolved, because several links may lead to one folder.
+    # If links were resolved, two links to one folder would give two files the same name.
     paths = {file: pathlib.Path(os.path.normpath(pathlib.Path(file).absolute())) for file in files}
     counts = collections.Counter(path.name for path in paths.values())
     common = os.path.commonpath([path.parent for path in paths.values()])
@@ -274,17 +275,17 @@ def short_names(files):
 
 
 def files_of_split(root, present, name, classes, split):
-    """Choose the files of a present split that belong to the requested split.
+    """Choose the files in the folder of one split that belong to the requested split.
 
     Args:
         root: `pathlib.Path` of the folder.
-        present: names of the splits that the dataset has.
-        name: the present split to take files from.
+        present: names of the splits that have folders.
+        name: the split in whose folder the files are.
         classes: as in `divide`.
         split: the requested split, as in `load`.
 
     Returns:
-        A dictionary as `classes`, with only the paths that belong to `split`.
+        A dictionary like `classes`, with only the paths that belong to `split`.
     """
     shares = _shares(present, name)
     wanted = set(split_names(split)) & set(shares)
@@ -298,7 +299,7 @@ def files_of_split(root, present, name, classes, split):
 
 
 def _shares(present, source_split):
-    """Return the fractions of a present split that belong to each split."""
+    """Return which fractions of the split `source_split` of a dataset belong to each split."""
     return {
         name: (start, stop)
         for name in SPLITS
@@ -311,16 +312,16 @@ def divide(root, classes, shares):
     """Divide the files of a folder into splits, such that no file ever changes its split.
 
     The hash of a file's name chooses its split. If this split already has its share of the class,
-    the file goes to the split that lacks most files. The result is recorded in the folder: recorded
-    files keep their splits, and files added later are divided in the same way. Equal folders
+    the file goes to the split that lacks most files. The result is recorded in the folder. Recorded
+    files keep their splits; files added later are divided in the same way. Copies of a folder
     without a record are divided equally on every machine.
 
     Args:
         root: `pathlib.Path` of the folder.
         classes: dictionary from the path of each class's folder to the paths of its files, all
             relative to `root` and in POSIX form.
-        shares: dictionary from names of splits to `(start, stop)`, fractions of each class that
-            follow one another from 0 to 1.
+        shares: dictionary from names of splits to fractions `(start, stop)` of each class. The
+            first split starts at 0, each other split where the previous split stops, up to 1.
 
     Returns:
         A dictionary from paths to names of splits.
@@ -329,14 +330,14 @@ def divide(root, classes, shares):
         ValueError: if the record is damaged.
     """
     with contextlib.ExitStack() as stack:
-        # Not all file systems have locks.
+        # Some file systems have no locks.
         with contextlib.suppress(OSError):
             stack.enter_context(exclusive_lock(root))
         divisions = _read(root)
         key = _describe(shares)
         recorded = divisions.get(key, {})
         splits = dict(recorded)
-        # A copy of the folder may have accented letters in another Unicode form.
+        # In a copy of the folder, accented letters of names may have another Unicode form.
         known = {_normalized(path): split for path, split in recorded.items()} | recorded
         for folder, paths in classes.items():
             splits |= _divide_class(folder, paths, shares, known)
@@ -353,9 +354,9 @@ def _divide_class(folder, paths, shares, known):
         name: round(stop * len(paths)) - round(start * len(paths))
         for name, (start, stop) in shares.items()
     }
-    places = {path: _place(folder, path) for path in paths if path not in splits}
-    for path in sorted(places, key=lambda path: (places[path], path)):
-        wanted = next(name for name, (_, stop) in shares.items() if places[path] < stop)
+    hashes = {path: _hash(folder, path) for path in paths if path not in splits}
+    for path in sorted(hashes, key=lambda path: (hashes[path], path)):
+        wanted = next(name for name, (_, stop) in shares.items() if hashes[path] < stop)
         if not counts["train"]:
             wanted = "train"
         elif counts[wanted] >= quotas[wanted]:
@@ -365,26 +366,26 @@ def _divide_class(folder, paths, shares, known):
     return splits
 
 
-def _place(folder, path):
+def _hash(folder, path):
     """Hash the path of a file, relative to the folder of its class, to a number from 0 to 1."""
     name = _normalized(str(pathlib.PurePosixPath(path).relative_to(folder)))
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
-    # A float has 53 bits; more would be rounded up to 1.
+    # A float has 53 bits: with more bits, the result could be rounded up to 1.
     return int.from_bytes(digest[:8]) // 2**11 / 2**53
 
 
 def _normalized(path):
-    """Return a path in one Unicode form, because file systems differ in it."""
+    """Return a path in one Unicode form, because file systems use different forms."""
     return unicodedata.normalize("NFC", path)
 
 
 def _warn_of_other_divisions(root, shares):
-    """Log a warning if the record has a division from when the folder had other split folders."""
+    """Log a warning if a division was recorded when the folder had other folders of splits."""
     if others := [f"({other})" for other in _read(root) if other != _describe(shares)]:
         log_once(
             logging.WARNING,
-            f"{root}: the folder was divided {' and '.join(others)} when it had other folders of "
-            f"splits, as {RECORD} records. Runs made then have other splits than it has now",
+            f"{root}: {RECORD} records another division {' and '.join(others)}, from when the "
+            "folder had other folders of splits. Runs made then used other splits than new runs",
         )
 
 
@@ -405,8 +406,8 @@ def _read(root):
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{str(path)!r} must be the division of the folder as this package recorded it; "
-            f"restore it, or delete it to divide the images again. Received: {error}"
+            f"{str(path)!r} must be the division of the folder that this package recorded; restore "
+            f"the file, or delete it to divide the images again. Received: {error}"
         ) from error
 
 
@@ -423,8 +424,8 @@ def _write(root, divisions):
     except OSError as error:
         log_once(
             logging.WARNING,
-            f"the division of {root} into splits cannot be recorded there "
+            f"the division of {root} into splits cannot be recorded in the folder "
             f"({type(error.__cause__ or error).__name__}): images may change their split when "
-            "others are added or deleted. Make the folder writable once, or divide the images "
+            "images are added or deleted. Make the folder writable once, or divide the images "
             "yourself into train/, validation/ and test/",
         )

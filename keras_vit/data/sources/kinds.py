@@ -1,7 +1,7 @@
-"""The kinds of datasets that `load` finds by name, such as `folder:PATH`, in one table.
+"""A table of the kinds of datasets that `load` finds by name, such as `folder:PATH`.
 
-`named_datasets.py` has the table of datasets with names of their own, such as `cifar10`. This
-module imports neither Keras nor TensorFlow.
+`named_datasets.py` has a table of single datasets, such as `cifar10`. This module imports neither
+Keras nor TensorFlow.
 """
 
 import dataclasses
@@ -17,11 +17,12 @@ class SourceKind:
 
     Args:
         name: the name of the dataset, or the part of it before the colon.
-        function: `module:function` in this folder. It takes the part after the colon, if there is
-            one, the split and `shard`, and returns a `Source`.
+        function: `module:function` in this folder. The function takes the part of the name after
+            the colon (if there is a colon), the split and `shard`, and returns a `Source`.
         takes: other arguments of `find_source` that the function takes: `classes` or `data_dir`.
-        placeholder: the part after the colon in help texts and errors; `None` for no such part.
-        is_path: whether the part after the colon is a path. Paths are made absolute in records, and
+        placeholder: word that stands for the part after the colon in help texts and errors; `None`
+            if names have no colon.
+        is_path: whether the part after the colon is a path. Recorded paths are absolute, and
             `evaluate` and `deduplicate` report the sizes of the splits of such a dataset.
         splits: names of the possible splits.
     """
@@ -45,7 +46,7 @@ class SourceKind:
         return find(*arguments, split, **options)
 
 
-# To add a kind, add a file with its function to this folder, and a row here.
+# To add a kind, add a file with its function to this folder, and a row to this table.
 _ROWS = (
     SourceKind("digits", "source:digits", ("classes",)),
     SourceKind("folder", "folder:folder", ("classes",), "PATH", is_path=True),
@@ -63,7 +64,7 @@ def find_kind(name):
     """Find the kind of a dataset.
 
     Returns:
-        `(kind, argument)`: a row of the table or `None`, and the part after the colon.
+        `(kind, argument)`: a `SourceKind`, or `None` for other names, and the part after the colon.
 
     Example:
     >>> from keras_vit.data.sources.kinds import find_kind
@@ -75,8 +76,8 @@ def find_kind(name):
     """
     if not isinstance(name, str):
         raise ValueError(
-            "`data` must be the name of a dataset, such as 'digits' or 'folder:PATH'; `model.fit` "
-            f"takes other datasets. Received: data={name!r:.80}"
+            "`data` must be the name of a dataset, such as 'digits' or 'folder:PATH'; use "
+            f"`model.fit` for a `tf.data.Dataset` or arrays. Received: data={name!r:.80}"
         )
     first, colon, argument = name.partition(":")
     kind = KINDS.get(first)

@@ -1,4 +1,4 @@
-"""Images with masks for segmentation: find them in a folder, and decode and crop both together."""
+"""Images and masks for segmentation: find them in a folder, and decode and crop them together."""
 
 import collections
 import dataclasses
@@ -20,17 +20,17 @@ from keras_vit.data.sources.folder import files_of_split, find_splits, id_of, li
 from keras_vit.data.sources.source import SEPARATOR, from_arrays
 
 IMAGES, MASKS, CLASSES = "images", "masks", "classes.txt"
-# Modes of Pillow in which a pixel is one number.
+# Pillow's modes in which a pixel is one number.
 _MODES = ("1", "L", "P", "I", "I;16")
 
 
 def masks(path, split, shard=(0, 1)):
-    """Find the images of a split, and the mask of each.
+    """Find the images of a split and their masks.
 
     The folder has `train/images/*.jpg`, `train/masks/*.png` with the same names, optionally
-    `validation/` and `test/`, and `classes.txt` with one name per line, in the order of the pixels'
-    values. If `images/` and `masks/` are in the folder itself, the images are divided by their
-    names, as for a missing split.
+    `validation/` and `test/`, and `classes.txt`, whose first line is the name of the class of
+    pixels with the value 0. If the folder has `images/` and `masks/` instead of folders of splits,
+    the images are divided into splits by their names.
 
     Args:
         path: path of the folder.
@@ -38,8 +38,8 @@ def masks(path, split, shard=(0, 1)):
         shard: as in `load`.
 
     Returns:
-        A `Source` with pairs of files as payloads, and labels 0; ids are paths of images relative
-        to the folder.
+        A `Source` whose payloads are pairs of paths, and whose labels are 0; ids are the paths of
+        the images relative to the folder.
 
     Raises:
         ValueError: if the folder does not have this layout, or an image has no mask.
@@ -48,14 +48,14 @@ def masks(path, split, shard=(0, 1)):
     names = (root / CLASSES).read_text("utf-8-sig").splitlines()
     if len(names) > IGNORED:
         raise ValueError(
-            f"`{CLASSES}` must have at most {IGNORED} names, as pixels of the value {IGNORED} have "
+            f"`{CLASSES}` must have at most {IGNORED} names: pixels with the value {IGNORED} have "
             f"no class. Received: {len(names)} names in {str(root)!r}"
         )
     present, undivided = find_splits(root), root / IMAGES
     if undivided.is_dir() and (present or find_splits(undivided)):
         raise ValueError(
-            f"`masks:DIR` must have `{IMAGES}/` and `{MASKS}/` in the folder of each split, or in "
-            f"none. Received: {str(root)!r} with both"
+            f"`masks:DIR` must have `{IMAGES}/` and `{MASKS}/` either in folders of splits or in "
+            f"DIR itself. Received: {str(root)!r} with both"
         )
     present, pairs, left_out = present or {"train": root}, [], collections.Counter()
     for name, folder in present.items():
@@ -67,8 +67,8 @@ def masks(path, split, shard=(0, 1)):
     counts = collections.Counter(mask for _, mask in pairs)
     if wrong := [i for i, mask in pairs if counts[mask] > 1 or not pathlib.Path(mask).is_file()]:
         raise ValueError(
-            f"Each image of `masks:DIR` must have its own mask of its name in `{MASKS}/`, a PNG "
-            f"file. Received: {len(wrong)} of {len(pairs)} images without one: {name_some(wrong)}"
+            f"Each image NAME.* of `masks:DIR` must have its own mask, `{MASKS}/NAME.png`. "
+            f"Received: {len(wrong)} of {len(pairs)} images without one: {name_some(wrong)}"
         )
     return from_arrays(
         np.array([SEPARATOR.join(pair) for pair in pairs]),
@@ -107,16 +107,16 @@ def _mask_of(image, folder):
 
 @dataclasses.dataclass(frozen=True)
 class MaskMaker(ImageMaker):
-    """Turn the bytes of images and masks into images with the mask as a fourth channel.
+    """Turn the bytes of images and masks into images whose fourth channel is the mask.
 
-    Image and mask are cropped and flipped together. The image is resized bilinearly, the mask by
-    nearest neighbor.
+    An image and its mask are cropped and flipped together. The image is resized bilinearly, and the
+    mask by nearest neighbor.
 
     Args:
         num_classes: number of classes.
 
     Raises:
-        ValueError: as `ImageMaker`, or if the preprocessing sets fields other than `min_crop_area`
+        ValueError: as in `ImageMaker`, or if `preprocessing` sets fields other than `min_crop_area`
             and `flip`.
     """
 
@@ -127,7 +127,7 @@ class MaskMaker(ImageMaker):
         area, flip = self.preprocessing.min_crop_area, self.preprocessing.flip
         if self.preprocessing != Preprocessing(min_crop_area=area, flip=flip):
             raise ValueError(
-                "Images with masks can have `min_crop_area` and `flip` alone. "
+                "For images with masks, only `min_crop_area` and `flip` can be set. "
                 f"Received: {self.preprocessing}"
             )
 
@@ -137,11 +137,11 @@ class MaskMaker(ImageMaker):
         return (*self.image_size, 4)
 
     def mixing(self):
-        """Return the function that splits a batch into images and masks, which are the labels."""
+        """Return a function that splits a batch into images and masks; masks become the labels."""
         return split_masks
 
     def make(self):
-        """Return a function of the bytes of `pack` and a seed, to float32 `(*image_size, 4)`."""
+        """Return a function of the result of `pack` and a seed; it returns an image with a mask."""
 
         def make_image(encoded, seed):
             image = self.read(encoded, seed)
@@ -160,12 +160,12 @@ class MaskMaker(ImageMaker):
         return decode_pair(encoded, self.num_classes)
 
 
-# Called eagerly, `tf.numpy_function` would get arrays, which drop zeros at the end of bytes.
+# Outside of a `tf.function`, `tf.numpy_function` would drop zeros at the end of bytes.
 @tf.function(autograph=False)
 def decode_pair(encoded, num_classes):
-    """Decode an image and its mask, the result of `pack`, to int32 `(height, width, 4)`.
+    """Decode the result of `pack` to an image with a mask, int32 `(height, width, 4)`.
 
-    Raises `tf.errors.InvalidArgumentError` if a file cannot be decoded, or the sizes differ.
+    Raises `tf.errors.InvalidArgumentError` if a file cannot be decoded, or its size differs.
     """
     image, mask = unpack(encoded)
     image = tf.cast(decode_function(image), tf.int32)
@@ -176,14 +176,14 @@ def decode_pair(encoded, num_classes):
 
 
 def read_mask(encoded, size, num_classes):
-    """Decode a mask to the classes of its pixels, int32 `(height, width)`; `IGNORED` for no class.
+    """Decode a mask to class numbers, int32 `(height, width)`; `IGNORED` for pixels without class.
 
     Raises `ValueError` if the bytes are not an image of this size with one class number per pixel.
     """
     try:
         with PIL.Image.open(io.BytesIO(encoded)) as picture:
             mode, shape = picture.mode, picture.size[::-1]
-            # An invalid mask is not decoded, because it may be large.
+            # Do not decode a mask of another size, which may be very large.
             is_valid = shape == tuple(size) and mode in _MODES
             mask = np.asarray(picture, "int32") if is_valid else None
     # Pillow raises a dozen kinds of exceptions for damaged files.
@@ -205,7 +205,7 @@ def read_mask(encoded, size, num_classes):
 
 
 def _gray_step(encoded):
-    """Return the factor by which Pillow scales the values of a PNG; only gray 2 or 4 bits are."""
+    """Return the factor by which Pillow scales pixels: 1, except for PNGs with 2 or 4 gray bits."""
     is_gray = encoded[:4] == b"\x89PNG" and encoded[25] == 0
     return 255 // (2 ** encoded[24] - 1) if is_gray and encoded[24] in (2, 4) else 1
 
@@ -239,8 +239,8 @@ def count_pixels(source):
     """Count the pixels of each class in the masks of a `Source`.
 
     Returns:
-        `(counts, share)`: an int64 array, and the mean share of a mask's pixels with a class, or 0
-        if no mask can be read.
+        `(counts, share)`: an int64 array with the number of pixels of each class, and the share of
+        pixels with a class (mean over the masks), or 0 if no mask can be read.
     """
     num_classes = len(source.class_names)
     counts, shares = np.zeros(num_classes, "int64"), []

@@ -1,4 +1,4 @@
-"""Datasets with names of their own, such as `cifar10` and the tasks of VTAB, in one table."""
+"""A table of single datasets, such as `cifar10` and the tasks of VTAB."""
 
 import dataclasses
 import itertools
@@ -10,24 +10,25 @@ from keras_vit.data.images.preprocessing import AUGMENTATIONS, find_augmentation
 
 @dataclasses.dataclass(frozen=True)
 class DatasetRow:
-    """A dataset of TensorFlow Datasets; datasets of the paper have the splits of the paper.
+    """A dataset of TensorFlow Datasets. Datasets that the paper uses are split as in the paper.
 
     Args:
         name: name in `load`.
-        builder: name in TensorFlow Datasets, with the configuration if there are several.
-        splits: dictionary from our splits to splits of TensorFlow Datasets; the test split is not
-            used for training or for choosing settings.
+        builder: name in TensorFlow Datasets, with a configuration if the dataset has several.
+        splits: dictionary from our names of splits to splits of TensorFlow Datasets; the test split
+            is not used for training or for choosing settings.
         num_classes: number of classes.
-        label: name of the feature with the label, or a function from the features in `needs`, as
-            tensors, to the label.
-        needs: features that a `label` function takes, as for `tfds.decode.PartialDecoding`.
-        class_names: names of the classes, if TensorFlow Datasets does not have them.
+        label: name of the feature with the label, or a function from a dictionary of the features
+            in `needs` (tensors) to the label.
+        needs: features that the function `label` takes, as in `tfds.decode.PartialDecoding`.
+        class_names: names of the classes, if TensorFlow Datasets does not have the names.
         is_multi_label: whether an image may have several labels; images without labels are left
             out.
         crop: whether the label stays valid after a crop.
         flip: whether the label stays valid after a flip left and right.
-        scale: factor of pixel values.
-        mask: feature with the mask of an image, whose classes count from 1; `None` for no mask.
+        scale: factor for pixel values: 255 for images of zeros and ones.
+        mask: name of the feature with the mask of an image. Pixels have classes from 1 up. `None`
+            if there are no masks.
     """
 
     name: str
@@ -44,10 +45,10 @@ class DatasetRow:
     mask: str | None = None
 
 
-# Some labels of VTAB are computed from other features: by functions from the features of one
-# example, as tensors, to an int64 tensor, as in `data/clevr.py`, `data/dsprites.py` and
-# `data/kitti.py` of google-research/task_adaptation. The functions import TensorFlow themselves,
-# because the table of datasets is printed without it.
+# The labels of some VTAB tasks are computed from other features. These functions map the features
+# of one example, as tensors, to a label, an int64 tensor, as in `data/clevr.py`, `data/dsprites.py`
+# and `data/kitti.py` of google-research/task_adaptation. Each function imports TensorFlow, so that
+# the table of datasets can be printed without importing TensorFlow.
 
 CLEVR_COUNTS = tuple(f"{count} objects" for count in range(3, 11))
 CLEVR_DISTANCES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
@@ -57,28 +58,28 @@ CLEVR_DISTANCE_NAMES = tuple(
 KITTI_DISTANCES = (-100.0, 8.0, 20.0, 999.0)
 KITTI_DISTANCE_NAMES = ("up to 8 m", "up to 20 m", "beyond 20 m", "no vehicle")
 
-# Distance for an image without a vehicle, in meters: the last class begins at 999.
+# Distance for an image without a vehicle, in meters. It is in the last class, which begins at 999.
 _NO_VEHICLE = 1000.0
-# The first types are car, van and truck.
+# The first types of objects in KITTI are car, van and truck.
 _NUM_VEHICLE_TYPES = 3
 
 
 def clevr_count(features):
-    """Return the number of objects minus three."""
+    """Return the number of objects minus three, because each image has at least three objects."""
     import tensorflow as tf
 
     return tf.size(features["objects"]["size"], out_type=tf.int64) - 3
 
 
 def clevr_distance(features):
-    """Return the index of the range of `CLEVR_DISTANCES` with the closest object."""
+    """Return the index of the range in `CLEVR_DISTANCES` that contains the closest object."""
     import tensorflow as tf
 
     return _find_range(tf.reduce_min(features["objects"]["pixel_coords"][:, 2]), CLEVR_DISTANCES)
 
 
 def kitti_distance(features):
-    """Return the index of the range of `KITTI_DISTANCES`, in meters, with the closest vehicle."""
+    """Return the index of the range in `KITTI_DISTANCES` that contains the closest vehicle."""
     import tensorflow as tf
 
     objects = features["objects"]
@@ -87,12 +88,12 @@ def kitti_distance(features):
 
 
 def dsprites_location(features):
-    """Return the horizontal position, 32 values grouped into 16."""
+    """Return the horizontal position, whose 32 values are grouped into 16 classes."""
     return features["label_x_position"] // 2
 
 
 def dsprites_orientation(features):
-    """Return the orientation, 40 values grouped into 16."""
+    """Return the orientation, whose 40 values are grouped into 16 classes."""
     return features["label_orientation"] * 2 // 5
 
 
@@ -104,13 +105,13 @@ def _find_range(value, bounds):
 
 
 def _held_out(percent, test="test"):
-    """Return splits with the last part of the training set held out for validation."""
+    """Return splits in which the last `percent` of the training set are the validation split."""
     kept = 100 - percent
     return {"train": f"train[:{kept}%]", "validation": f"train[{kept}%:]", "test": test}
 
 
-# To add a dataset of TensorFlow Datasets, add a row. Held-out parts are as in section B.1.1 of the
-# paper (arXiv 2010.11929).
+# To add a dataset of TensorFlow Datasets, add a row. The parts held out for validation are as in
+# section B.1.1 of the paper (arXiv 2010.11929).
 _PAPER = (
     DatasetRow("imagenet2012", "imagenet2012", _held_out(1, test="validation"), 1000),
     DatasetRow(
@@ -121,7 +122,7 @@ _PAPER = (
         label="real_label",
         is_multi_label=True,
     ),
-    # The user prepares this dataset: TensorFlow Datasets cannot download it. Splits are as in
+    # TensorFlow Datasets cannot download this dataset: the user must prepare it. Splits are as in
     # `configs/vit_i21k.py` of big_vision.
     DatasetRow(
         "imagenet21k",
@@ -133,7 +134,7 @@ _PAPER = (
     DatasetRow("cifar100", "cifar100", _held_out(2), 100),
     DatasetRow("oxford_iiit_pet", "oxford_iiit_pet", _held_out(10), 37),
     DatasetRow("oxford_flowers102", "oxford_flowers102", _held_out(10), 102),
-    # The same images with masks; not in the paper.
+    # The same images as in `oxford_iiit_pet`, with masks; this dataset is not in the paper.
     DatasetRow(
         "oxford_iiit_pet_masks",
         "oxford_iiit_pet",
@@ -147,18 +148,18 @@ _PAPER = (
 
 
 def _vtab(name, builder, validation, test, num_classes, **options):
-    """Return a task of VTAB-1k: 800 training examples and 200 for choosing settings."""
+    """Return a task of VTAB-1k, which has 800 training and 200 validation examples."""
     splits = {"train": "train[:800]", "validation": validation, "test": test}
     return DatasetRow(f"vtab/{name}", builder, splits, num_classes, **options)
 
 
 def _structured(name, data, num_classes, **options):
-    """Return a task with labels (position, direction, number) that crops and flips would change."""
+    """Return a task whose labels (position, direction or number) crops and flips would change."""
     return _vtab(name, *data, num_classes, crop=False, flip=False, **options)
 
 
-# Validation examples are as in google-research/task_adaptation: from the training set if the
-# dataset has no validation set.
+# Validation examples are as in google-research/task_adaptation. If a dataset has no validation set,
+# they are taken from the training set.
 VTAB_NATURAL = (
     _vtab("caltech101", "caltech101", "train[2753:2953]", "test", 102),
     _vtab("cifar100", "cifar100", "train[45000:45200]", "test", 100),
@@ -180,7 +181,7 @@ VTAB_SPECIALIZED = (
         5,
     ),
 )
-# Datasets with two tasks: name in TensorFlow Datasets, validation and test examples.
+# Datasets with two tasks: name in TensorFlow Datasets, validation examples, and test examples.
 _CLEVR = ("clevr", "train[63000:63200]", "validation")
 _DSPRITES = ("dsprites", "train[589824:590024]", "train[663552:]")
 _SMALLNORB = ("smallnorb", "test[:200]", "test[12150:]")
@@ -235,9 +236,9 @@ VTAB = VTAB_NATURAL + VTAB_SPECIALIZED + VTAB_STRUCTURED
 
 
 def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
-    """Leave out and log the crops and the flip that would make labels of a dataset wrong.
+    """Return options of `load` for crops and flips, without those that would make labels wrong.
 
-    Arguments are as in `load`; returns a dictionary of these three options of `load`.
+    Arguments are as in `load`. Options that are left out are logged.
     """
     options = {"min_crop_area": min_crop_area, "random_crop_from": random_crop_from, "flip": flip}
     row = DATASETS.get(name)
@@ -251,28 +252,29 @@ def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
     left_out = [f"{key}={value!r}" for key, value in options.items() if value != kept[key]]
     if left_out:
         logging.getLogger("keras_vit").info(
-            "%s: left out, as it would change labels: %s", name, ", ".join(left_out)
+            "%s: not used, because labels would change: %s", name, ", ".join(left_out)
         )
     return kept
 
 
 def check_augmentation(name, augmentation):
-    """Raise `ValueError` for an augmentation that would make labels of a dataset wrong.
+    """Raise `ValueError` for an augmentation that would make the labels of a dataset wrong.
 
-    RandAugment shifts and shears images; Random Erasing and CutMix hide parts of them. MixUp blends
-    whole images and their labels, and is valid for any dataset. Arguments are as in `load`.
+    RandAugment shifts and shears images, and Random Erasing and CutMix hide parts of images. MixUp
+    blends whole images and their labels, so it is valid for any dataset. Arguments are as in
+    `load`.
     """
     row = DATASETS.get(name)
-    if row is None or row.crop or not _changes_places(find_augmentation(augmentation)):
+    if row is None or row.crop or not _moves_or_hides_parts(find_augmentation(augmentation)):
         return
-    allowed = [key for key, value in AUGMENTATIONS.items() if not _changes_places(value)]
+    allowed = [key for key, value in AUGMENTATIONS.items() if not _moves_or_hides_parts(value)]
     raise ValueError(
         f"`augmentation` must be one of {', '.join(allowed)} for {name}, whose labels depend on "
         f"positions, directions or numbers. Received: augmentation={augmentation!r}"
     )
 
 
-def _changes_places(augmentation):
+def _moves_or_hides_parts(augmentation):
     return bool(augmentation.layers or augmentation.erasing or augmentation.cutmix)
 
 

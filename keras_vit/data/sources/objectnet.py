@@ -1,8 +1,8 @@
 """ObjectNet: a test set of objects in unusual views, with labels of ImageNet.
 
-Four files of ObjectNet map its folders of images to outputs of an ImageNet model:
+Four files of ObjectNet map each folder of images to outputs of an ImageNet model:
 
-    folder -> label of ObjectNet -> names in ImageNet -> lines of a list of names -> outputs
+    folder -> ObjectNet label -> ImageNet names -> line numbers in a list of names -> outputs
 """
 
 import collections
@@ -18,22 +18,22 @@ from keras_vit.data.sources.source import log_once
 from keras_vit.data.sources.splits import split_names
 
 NUM_CLASSES = 1000
-# Folder -> label of ObjectNet.
+# Folder -> ObjectNet label.
 LABELS = "folder_to_objectnet_label.json"
-# Label of ObjectNet -> names in ImageNet, for the 113 classes that ImageNet also has.
+# ObjectNet label -> ImageNet names, for the 113 ObjectNet classes that are also ImageNet classes.
 NAMES = "objectnet_to_imagenet_1k.json"
-# One name in ImageNet per line.
+# List of ImageNet names, one per line.
 LINES = "imagenet_to_label_2012_v2"
-# Output (in the usual order of sorted synsets) -> line of the list of names, counted from 0.
+# Output (in the usual order of sorted synsets) -> line number in the list, counted from 0.
 OUTPUTS = "pytorch_to_imagenet_2012_id.json"
-# A red line of one pixel marks the images, so that they can be found in other datasets. The authors
-# (README of abarbu/objectnet-template-pytorch: "crops out 2 pixel red border") and
+# Each image has a red border of one pixel, so that it is recognized if it gets into other datasets.
+# The authors (README of abarbu/objectnet-template-pytorch: "crops out 2 pixel red border") and
 # `src/datasets/objectnet.py` of mlfoundations/wise-ft cut off two pixels.
 BORDER = 2
 
 
 def objectnet(path, split, shard=(0, 1)):
-    """Find the images of ObjectNet that have a class of ImageNet, with the labels of ImageNet.
+    """Find the images of ObjectNet whose classes are ImageNet classes, with ImageNet's labels.
 
     Args:
         path: path of the unpacked folder `objectnet-1.0`, which has `images/` and `mappings/`.
@@ -53,7 +53,7 @@ def objectnet(path, split, shard=(0, 1)):
     if split_names(split) != ("test",):
         raise ValueError(
             "`split` of `objectnet:DIR` must be test: ObjectNet is a test set, and its license "
-            "forbids to train a model on it or to tune one to it (https://objectnet.dev). "
+            "forbids training or tuning models on its images (https://objectnet.dev). "
             f"Received: split={split!r}"
         )
     root = pathlib.Path(path).expanduser()
@@ -63,7 +63,7 @@ def objectnet(path, split, shard=(0, 1)):
         log_once(
             logging.WARNING,
             f"{root}: {len(missing)} classes that are evaluated have no folder "
-            f"({name_some(missing)}): accuracies will differ from those on all of ObjectNet",
+            f"({name_some(missing)}): accuracies will differ from those on the whole ObjectNet",
         )
     paths, labels, left_out = [], [], collections.Counter()
     for name in folders:
@@ -86,8 +86,8 @@ def read_mappings(folder):
         folder: `pathlib.Path` of the folder `mappings` of ObjectNet.
 
     Returns:
-        A dictionary from names of folders to sorted tuples of outputs, from 0 to 999; the tuple is
-        empty if ImageNet does not have the class.
+        A dictionary from names of folders to sorted tuples of outputs, from 0 to 999. A tuple is
+        empty if ImageNet does not have the class of the folder.
 
     Reference:
         `get_metadata` of `src/datasets/objectnet.py` in mlfoundations/wise-ft.
@@ -96,7 +96,7 @@ def read_mappings(folder):
     labels, names, lines_of = (json.loads(texts[file]) for file in (LABELS, NAMES, OUTPUTS))
     words = [name.strip() for name in texts[LINES].strip().split("\n")]
     outputs = {words[line]: int(output) for output, line in lines_of.items()}
-    # Two classes of ImageNet are called "crane", which is ambiguous. ObjectNet has neither.
+    # Two classes of ImageNet have the ambiguous name "crane". ObjectNet has neither class.
     for word, count in collections.Counter(words).items():
         if count > 1:
             del outputs[word]

@@ -17,43 +17,43 @@ from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import cut_and_scale
 from keras_vit.data.sources.splits import split_ranges
 
-# As in `vit_jax/configs/common.py`. The buffer holds encoded images.
+# Number of encoded images in the shuffle buffer, as in `vit_jax/configs/common.py`.
 SHUFFLE_BUFFER = 50_000
 # Constants of splitmix64, a hash of 64-bit integers by Sebastiano Vigna.
 _STEP, _FACTORS, _SHIFTS = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), (30, 27)
 _LAST_SHIFT = 31
-# Separates the paths in a payload; no path contains it.
+# Separator of the paths in a payload; no path contains this character.
 SEPARATOR = "\0"
-# Examples read at once for the digest.
+# Number of examples to read at once.
 _BATCH_SIZE = 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The examples of one split, or one worker's share of it.
+    """The examples of one split, or one worker's share of the split.
 
-    An example has a number, which is its position in the whole dataset, and an id for people.
+    An example has a number, which is its position in the whole dataset, and an id, a readable name.
 
     Args:
-        examples: dataset of `(number, payload, label)`: int64, string and int32, or float32
-            `(classes,)` if an image has several labels; always in the same order.
+        examples: dataset of `(number, payload, label)`, always in the same order: int64, string,
+            and int32. In a multi-label dataset, a label is a float32 vector `(classes,)`.
         class_names: name of each label.
         numbers: int64 array of the numbers of the examples.
         find_id: function from the number of an example to its id.
-        read: function from the payload to the bytes of the image, as tensors; by default the
-            payload is the bytes.
+        read: function from a payload to the bytes of the image, both string tensors. By default,
+            payloads are the bytes of images.
         shuffle_buffer: number of payloads in the shuffle buffer.
-        scale: factor of pixel values, for datasets of zeros and ones.
+        scale: factor for pixel values: 255 for images of zeros and ones.
         border: number of pixels to cut off each side of decoded images.
         path_of: function from the number of an example to its file, if payloads are paths; `None`
             otherwise.
         left_out: number of files that are not examples, by reason.
-        has_no_splits: whether a user's images have no splits: a folder has classes on its first
-            level, or a pattern of TFRecord files has no `{split}`.
-        samples_by_id: whether `subset` chooses examples by their ids, because numbers change when
-            files are added.
+        has_no_splits: whether the user has not divided the images into splits: a folder directly
+            contains classes, or a pattern of TFRecord files has no `{split}`.
+        samples_by_id: whether `subset` chooses examples by their ids, because their numbers change
+            when files are added.
         read_range: function from a first and a last number to a dataset like `examples` with at
-            least the examples in that range; `None` if all must be read.
+            least the examples in this range; `None` if only all examples can be read.
         read_numbers: function from numbers to a dataset like `examples` with exactly these
             examples; `None` if payloads are not in memory.
         has_masks: whether the bytes of an example contain an image and its mask.
@@ -95,7 +95,7 @@ class Source:
         return data_digest(attributes, self._identities(), self.num_examples, self.record_files)
 
     def _identities(self):
-        """Yield the id of each example, and its label and contents if it is not in a record."""
+        """Yield the id of each example, with its label and contents if it is not in a record."""
         if self.record_files or self.version:
             yield from ((self.find_id(number),) for number in self.numbers.tolist())
             return
@@ -118,7 +118,7 @@ class Source:
         )
 
     def with_examples(self, examples, **changes):
-        """Return a `Source` of other `examples`, whose payloads are the bytes of images."""
+        """Return a `Source` with other `examples`, whose payloads are the bytes of images."""
         return dataclasses.replace(
             self,
             examples=examples,
@@ -134,20 +134,20 @@ class Source:
         return cut_and_scale(image, self.border, self.scale)
 
     def examples_with(self, numbers):
-        """Return a dataset like `examples` with only these numbers, in any order."""
+        """Return a dataset like `examples` of the examples with these numbers, in any order."""
         if self.read_numbers is not None:
             return self.read_numbers(numbers)
         if self.read_range is None:
             examples = self.examples
         else:
-            # Numbers are sorted within a split, not across several joined splits.
+            # If splits are joined, numbers are only sorted within each split.
             runs = np.split(numbers, np.flatnonzero(np.diff(numbers) < 0) + 1)
             ranges = (self.read_range(run[0], run[-1]) for run in runs)
             examples = functools.reduce(tf.data.Dataset.concatenate, ranges)
         return examples.filter(lambda number, *_: ~not_among(numbers, number))
 
     def check_readable(self, numbers):
-        """Raise `ValueError` if examples cannot be read, such as records after a damaged one."""
+        """Raise `ValueError` if examples cannot be read, such as those after a damaged record."""
         # Payloads in memory can always be read.
         if self.read_numbers is not None or not len(numbers):
             return
@@ -159,7 +159,7 @@ class Source:
             )
 
     def find_numbers(self, ids):
-        """Return the numbers of the examples with one of the ids; unknown ids are ignored."""
+        """Return the numbers of the examples with these ids; unknown ids are ignored."""
         wanted = set(ids)
         if not wanted:
             return []
@@ -177,18 +177,18 @@ class Source:
         return dataclasses.replace(self, examples=examples, numbers=remaining)
 
     def balanced(self):
-        """Return a `Source` that repeats examples so that classes have about equal sizes.
+        """Return a `Source` that repeats examples, so that classes have about equal sizes.
 
-        The number of repetitions is the size of the largest class divided by the size of the
-        example's class, rounded.
+        The size of the largest class, divided by the size of an example's class and rounded, is the
+        number of times that the example comes.
         """
         if self.is_multi_label:
             raise ValueError(
-                "Classes can be balanced if each image has one label. Received: images with several"
+                "Classes can be balanced if each image has one label. Received: a multi-label set"
             )
         pairs = self.examples.map(lambda number, _, label: (number, label)).as_numpy_iterator()
         labels = {int(number): int(label) for number, label in pairs}
-        # Examples that cannot be read or have a wrong label come once; reading raises the error.
+        # An example that cannot be read, or has an invalid label, comes once: `Dataset` reports it.
         counts = np.bincount([label for label in labels.values() if label >= 0])
         times = np.round(counts.max() / np.maximum(counts, 1)).astype("int64")
         repetitions = {n: times[label] for n, label in labels.items() if label >= 0}
@@ -210,10 +210,10 @@ class Source:
         )
 
     def subset(self, fraction):
-        """Return a `Source` of about a fraction of the examples, in the same order.
+        """Return a `Source` with about a fraction of the examples, in the same order.
 
         Args:
-            fraction: up to 1. A larger fraction includes the examples of a smaller one.
+            fraction: up to 1. A larger fraction includes the examples of a smaller fraction.
 
         Returns:
             A `Source`.
@@ -230,14 +230,14 @@ class Source:
 
 
 def _hash_id(id):
-    # File systems differ in the Unicode form of accented letters.
+    # File systems store accented letters in different Unicode forms.
     name = unicodedata.normalize("NFC", id).encode("utf-8", "surrogateescape")
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest())
 
 
 def _hash_numbers(numbers):
     """Return a 64-bit hash of each number."""
-    # The hash of 0 would be 0.
+    # Add 1, because the hash of 0 would be 0.
     numbers = (numbers.astype("uint64") + np.uint64(1)) * np.uint64(_STEP)
     for bits, factor in zip(_SHIFTS, _FACTORS, strict=True):
         numbers = (numbers ^ numbers >> np.uint64(bits)) * np.uint64(factor)
@@ -246,7 +246,7 @@ def _hash_numbers(numbers):
 
 @functools.cache
 def log_once(level, text):
-    """Log a line once per process, although several workers and splits find the same dataset."""
+    """Log a line only once per process, although the same dataset may be found several times."""
     logging.getLogger("keras_vit").log(level, "%s", text)
 
 
@@ -266,17 +266,17 @@ def numbered_ids(names, starts):
 
 
 def multi_hot(labels, num_classes):
-    """Return labels as a multi-hot vector, float32 `(num_classes,)`; all NaN if one is wrong."""
+    """Return a multi-hot vector, float32 `(num_classes,)`; NaN for all if a label is invalid."""
     is_wrong = tf.reduce_any((labels < 0) | (labels >= num_classes))
     hot = tf.reduce_sum(tf.one_hot(labels, num_classes), axis=0)
     return tf.where(is_wrong, np.nan, tf.minimum(hot, 1))
 
 
 def not_among(numbers, number):
-    """Whether a number, an int64 tensor, is not in a list of numbers that is not empty."""
+    """Whether a number, an int64 tensor, is not in a (non-empty) list of numbers."""
     ordered = tf.constant(np.sort(numbers), tf.int64)
-    place = tf.searchsorted(ordered, number[None])[0]
-    return ordered[tf.minimum(place, len(numbers) - 1)] != number
+    index = tf.searchsorted(ordered, number[None])[0]
+    return ordered[tf.minimum(index, len(numbers) - 1)] != number
 
 
 def from_arrays(payloads, labels, class_names, find_id, indices=slice(None), **options):
@@ -284,7 +284,7 @@ def from_arrays(payloads, labels, class_names, find_id, indices=slice(None), **o
 
     Args:
         payloads: array of strings, one per example of the whole dataset.
-        labels: int array of their labels, or float array `(payloads, classes)`.
+        labels: int array with the label of each payload, or float array `(payloads, classes)`.
         class_names: name of each label.
         find_id: as in `Source`.
         indices: slice or array of the examples to take.
@@ -313,7 +313,7 @@ def from_arrays(payloads, labels, class_names, find_id, indices=slice(None), **o
 
 
 def select_classes(labels, class_names, classes):
-    """Find the examples of some classes, and renumber the labels.
+    """Find the examples of some classes, and number these classes from 0.
 
     Args:
         labels: int array.
@@ -330,7 +330,7 @@ def select_classes(labels, class_names, classes):
     names = [] if isinstance(classes, str) or not np.iterable(classes) else list(classes)
     if not names or any(name not in class_names for name in names):
         raise ValueError(
-            f"`classes` must be among {', '.join(class_names)}, as a list of such names. "
+            f"`classes` must be a list of names among {', '.join(class_names)}. "
             f"Received: classes={classes!r}"
         )
     kept = np.array(sorted(class_names.index(name) for name in names))
@@ -338,9 +338,9 @@ def select_classes(labels, class_names, classes):
 
 
 def stratified_subset(labels, start, stop, seed=0):
-    """Return the sorted indices of the same fraction of each class, from `start` to `stop`.
+    """Return sorted indices of a part of each class: from the fraction `start` up to `stop`.
 
-    With the same seed, fractions that do not overlap have no common examples.
+    With the same seed, parts that do not overlap have no common examples.
     """
     chosen = [np.array([], "int64")]
     for label in np.unique(labels):
@@ -353,7 +353,8 @@ def stratified_subset(labels, start, stop, seed=0):
 def digits(split, classes=None, shard=(0, 1)):
     """Return scikit-learn's 1,797 handwritten digits of 8 x 8 pixels as a `Source`.
 
-    Ids are `digits#` and the index in scikit-learn's array. Arguments are as in `find_source`.
+    Ids are `digits#INDEX`, with the index in scikit-learn's array. Arguments are as in
+    `find_source`.
 
     Reference:
         Optical Recognition of Handwritten Digits, UCI machine learning repository.

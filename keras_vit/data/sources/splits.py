@@ -1,14 +1,14 @@
-"""The train, validation and test splits, and how a dataset without some of them is divided."""
+"""The splits train, validation and test, and how to divide a dataset that lacks some of them."""
 
 SPLITS = ("train", "validation", "test")
-# Names of folders and of TFRecord files, compared without case.
+# Names of each split in folders and TFRecord files; upper and lower case are equivalent.
 SPLIT_NAMES = {
     "train": ("train", "training"),
     "validation": ("validation", "val", "valid", "dev"),
     "test": ("test", "tests", "testing"),
 }
 
-# For datasets without a validation split; the paper holds out 10 % of Pets and Flowers.
+# For datasets without a validation split: 10 % are held out, as from Pets and Flowers in the paper.
 _LAST_TENTH_HELD_OUT = {"train": ("train", 0.0, 0.9), "validation": ("train", 0.9, 1.0)}
 _ONLY_TRAIN = {
     "train": ("train", 0.0, 0.7),
@@ -18,7 +18,7 @@ _ONLY_TRAIN = {
 
 
 def split_names(split):
-    """Return the splits that a name joins with `+`.
+    """Return the names of splits that are joined with `+`.
 
     Example:
     >>> split_names("train+validation")
@@ -36,10 +36,10 @@ def split_names(split):
 def split_ranges(split, present):
     """Find where the examples of a split come from.
 
-    A dataset with all three splits is not divided. Without `validation`, the last 10 % of `train`
-    are held out. With `validation` but without `test`, `validation` becomes the test split, as for
-    ImageNet in the paper, and the last 10 % of `train` are held out. A dataset with only `train` is
-    divided 70 : 10 : 20.
+    A dataset with all three splits is not divided. If `validation` is missing, the last 10 % of
+    `train` become the validation split. If only `test` is missing, `validation` becomes the test
+    split, as for ImageNet in the paper, and the last 10 % of `train` the validation split. If the
+    dataset has only `train`, it is divided 70 : 10 : 20.
 
     Args:
         split: as in `split_names`.
@@ -73,7 +73,7 @@ def describe_splits(present):
     """Describe in one line where the examples of each split come from.
 
     Args:
-        present: dictionary from the splits that the dataset has to their names in the text.
+        present: dictionary from each split that the dataset has to a name for the description.
 
     Returns:
         A string.
@@ -84,6 +84,6 @@ def describe_splits(present):
     """
     parts = [(name, *part) for name in SPLITS for part in split_ranges(name, present)]
     return ", ".join(
-        f"{name} is {'' if stop - start == 1 else f'{stop - start:.0%} of '}{present[place]}"
-        for name, place, start, stop in parts
+        f"{name} is {'' if stop - start == 1 else f'{stop - start:.0%} of '}{present[source]}"
+        for name, source, start, stop in parts
     )

@@ -1,4 +1,4 @@
-"""Read datasets of TensorFlow Datasets as a `Source`: any by its name, or a row of the table."""
+"""Read datasets of TensorFlow Datasets as a `Source`, by their names or from our table."""
 
 import functools
 import itertools
@@ -17,9 +17,9 @@ from keras_vit.data.sources.splits import SPLITS, describe_splits, split_names, 
 def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
     """Return a dataset of TensorFlow Datasets with an `image` and a class `label`, as a `Source`.
 
-    A multi-label dataset has `labels`, a sequence of classes, instead of `label`. Ids are a split
-    of TensorFlow Datasets, `#`, and the position in it. The name is `NAME`, `NAME:CONFIG` or
-    `NAME/CONFIG:VERSION`; the other arguments are as in `find_source`.
+    A multi-label dataset has `labels`, a sequence of classes, instead of `label`. The id of an
+    example is `SPLIT#POSITION`, with a split of TensorFlow Datasets. The name of the dataset is
+    `NAME`, `NAME:CONFIG` or `NAME/CONFIG:VERSION`; other arguments are as in `find_source`.
     """
     builder = tfds.builder(_with_config(name), data_dir=data_dir)
     features = dict(builder.info.features or {})
@@ -27,7 +27,7 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
     label = features.get("label", getattr(features.get("labels"), "feature", None))
     if "image" not in features or not isinstance(label, tfds.features.ClassLabel):
         raise ValueError(
-            "`tfds:NAME` must name a dataset with an `image` and a class `label`, or classes "
+            "`tfds:NAME` must name a dataset with an `image`, and a class `label` or several "
             f"`labels`. Received: {name!r} with {sorted(features)}"
         )
     _prepare(builder)
@@ -44,7 +44,7 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
 
 
 def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
-    """Return the dataset of a row of `DATASETS`, as `tensorflow_dataset` does."""
+    """Return a dataset of the table `DATASETS` as a `Source`; `row` is its `DatasetRow`."""
     names = split_names(split)
     if not set(names) <= set(row.splits):
         raise ValueError(
@@ -57,12 +57,12 @@ def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
 
 
 def _prepare(builder):
-    """Download and prepare a dataset unless it is on disk, with a progress bar."""
+    """Download and prepare a dataset, unless it is on disk already."""
     try:
         builder.download_and_prepare()
     except Exception as error:
-        # Many kinds of errors are possible. If files must be downloaded by hand, an
-        # `AssertionError` has the instructions.
+        # Many kinds of errors are possible. If the user must download files, the message of an
+        # `AssertionError` has instructions.
         raise ValueError(
             f"The dataset {builder.name} cannot be downloaded. "
             f"Received: {type(error).__name__}: {error}"
@@ -70,7 +70,7 @@ def _prepare(builder):
 
 
 def _with_config(name):
-    """Return `NAME:CONFIG` as `NAME/CONFIG`, as TensorFlow Datasets does; keep `NAME:VERSION`."""
+    """Return `NAME:CONFIG` in the form `NAME/CONFIG`; `NAME:VERSION` is not changed."""
     head, _, tail = name.partition(":")
     return f"{head}/{tail}" if "/" not in name and tail and not tail[0].isdigit() else name
 
@@ -82,7 +82,7 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
         {**dict.fromkeys(encoded, True), **needs},
         decoders={name: tfds.decode.SkipDecoding() for name in encoded},
     )
-    # Files are read one after the other, so that examples come in the order of their positions.
+    # Files are read one after another, so that examples come in the order of their positions.
     config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     starts = _first_numbers(builder.info.splits)
     pieces = list(_pieces(builder, expression, *shard))
@@ -138,7 +138,7 @@ def _payload(row, features):
 
 
 def _between(pieces, starts, first, last):
-    """Yield the parts of pieces with the examples from the number `first` to the number `last`."""
+    """Yield the parts of `pieces` that contain the examples with numbers from `first` to `last`."""
     for split, start, stop in pieces:
         begin, end = max(start, first - starts[split]), min(stop, last + 1 - starts[split])
         if begin < end:
@@ -146,9 +146,9 @@ def _between(pieces, starts, first, last):
 
 
 def _pieces(builder, expression, index, count):
-    """Return the pieces `(split, first, last)` of an expression such as `train[:90%]` of a worker.
+    """Return one worker's pieces `(split, first, last)` of an expression such as `train[:90%]`.
 
-    Each part of the expression is divided among all workers.
+    If an expression joins several splits with `+`, each is divided among all workers.
     """
     pieces = []
     instruction = tfds.core.ReadInstruction.from_spec(expression)

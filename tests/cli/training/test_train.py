@@ -62,8 +62,8 @@ def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
     [
         ("--warmup-steps 30", "`warmup_steps` and `boundaries` must be smaller"),
         ("--dtype mixed_bfloat16", "`dtype` is for a model that is not a .keras file"),
-        ("--classes bird", "`classes` must be among cat, dog"),
-        (f"{EVERY} --fewshot-classes ten", "`classes` must be among 0, 1"),
+        ("--classes bird", "`classes` must be a list of names among cat, dog"),
+        (f"{EVERY} --fewshot-classes ten", "`classes` must be a list of names among 0, 1"),
         ("--fewshot-every 4", "must be given together"),
         (f"{EVERY} --fewshot-data imagenet2012_real", "`split` of imagenet2012_real must be"),
     ],

@@ -98,7 +98,7 @@ def with_splits_below_images(root):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (with_splits_below_images, "in the folder of each split, or in none. .* with both"),
+        (with_splits_below_images, "either in folders of splits or in DIR itself. .* with both"),
         (lambda root: shutil.rmtree(root / "train/masks"), "6 of 6 images without one"),
         (lambda root: (root / "train/masks/3.png").unlink(), "1 of 6 images .*train/images/3.png"),
     ],
@@ -122,7 +122,7 @@ def test_masks_of_few_bits(bits):
 
 def test_augmentations_of_images_alone_are_refused(tmp_path):
     write_masks(tmp_path)
-    with pytest.raises(ValueError, match="`min_crop_area` and `flip` alone"):
+    with pytest.raises(ValueError, match="only `min_crop_area` and `flip`"):
         load(f"masks:{tmp_path}", "train", 24, 4, training=True, augmentation="light1")
 
 

@@ -111,7 +111,7 @@ def test_records_with_lists_of_labels(names, tmp_path):
     np.testing.assert_array_equal(labels, EXPECTED)
     (tmp_path / "labels.txt").write_text("a\nb\n")
     dataset = load(name, ALL, 4, 4)
-    message = "from 0 to 1.*Received: a list with another of a.tfrecord#0"
+    message = "from 0 to 1.*Received: a list with another label for a.tfrecord#0"
     with pytest.raises(ValueError, match=message), explaining_errors(dataset):
         list(dataset)
 

@@ -120,7 +120,7 @@ def test_ids_name_file_and_record(files):
 def test_a_wrong_label_is_refused_by_its_id(tmp_path, label):
     wrong = as_example(image=[PNG], **({"label": label} if label else {}))
     name = write_raw(tmp_path / "a.tfrecord", [*GOOD, wrong])
-    with pytest.raises(ValueError, match=r"label=-?\d+ of a.tfrecord#12"):
+    with pytest.raises(ValueError, match=r"label=-?\d+ for a.tfrecord#12"):
         read_all(name)
 
 
@@ -209,7 +209,7 @@ def test_incomplete_and_mixed_shards_are_refused(tmp_path):
 def test_a_file_of_two_splits_is_refused(tmp_path):
     for name in ("train-0", "train-test"):
         write_raw(tmp_path / f"{name}.tfrecord", GOOD)
-    with pytest.raises(ValueError, match="to one split.*train-test.tfrecord' of several"):
+    with pytest.raises(ValueError, match="to one split.*train-test.tfrecord' in several"):
         find_source(f"tfrecord:{tmp_path}/*{{split}}*", "train")
 
 

@@ -82,10 +82,10 @@ def test_a_cache_is_of_the_same_images(root, tmp_path):
     before, again = ([images for images, _ in load_cached().as_numpy_iterator()] for _ in range(2))
     np.testing.assert_array_equal(np.concatenate(again), np.concatenate(before))
     other_bytes(root)
-    with pytest.raises(ValueError, match="made of others"):
+    with pytest.raises(ValueError, match="made from other images"):
         load_cached()
     (tmp_path / "photos.cache.keras_vit.json").unlink()
-    with pytest.raises(ValueError, match="images that are not recorded"):
+    with pytest.raises(ValueError, match="made from unknown images"):
         load_cached()
 
 
