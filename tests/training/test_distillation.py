@@ -152,8 +152,8 @@ def test_a_token_without_labels_is_refused():
     ("changes", "has_teacher", "message"),
     [
         ({"temperature": 2.0}, False, "`temperature` is for training with a `teacher`"),
-        ({"loss": "sigmoid"}, True, "A `teacher` is for the loss 'softmax'"),
-        ({"freeze": True}, True, "needs images, not features"),
+        ({"loss": "sigmoid"}, True, "A `teacher` needs the loss 'softmax'"),
+        ({"freeze": True}, True, "a recipe without `freeze`"),
     ],
 )
 def test_a_recipe_that_does_not_fit_a_teacher_is_refused(changes, has_teacher, message, tmp_path):
