@@ -125,13 +125,14 @@ def _warmup_steps(inputs, settings):
 
 
 # The rules in the order in which they are applied: the name of a setting, a function that computes
-# the setting from the `RuleInputs` and the settings so far, and the reason to log. The crop area and
-# the learning rate for few images were chosen by experiments on CIFAR-10 (`benchmarks/auto.py`).
+# the setting from the `RuleInputs` and the settings so far, and the reason to log. The crop area
+# and the learning rate for few images were chosen by experiments on CIFAR-10
+# (`benchmarks/auto.py`).
 RULES = (
     ("batch_size", _batch_size, "a power of two that gives about 500 steps, from 32 to 512"),
     ("steps", _steps, "BiT-HyperRule by the number of images, at most 100 passes"),
     ("warmup_steps", _warmup_steps, "a tenth of the steps, at most 500"),
-    ("image_size", _image_size, "the model's size, reduced for small images, increased for large images"),
+    ("image_size", _image_size, "the model's size; less for small images, more for large images"),
     ("min_crop_area", _min_crop_area, "with few images, crops keep at least half of the area"),
     ("class_balance", _class_balance, "images of rare classes are repeated if class sizes differ"),
     ("monitor", _monitor, "the balanced accuracy selects the best model if class sizes differ"),
@@ -197,8 +198,8 @@ def find_rule_inputs(data, model, split="train", **options):
     source = load(data, split, 32, 1, **options).info.dataset.source
     if source.has_masks or source.is_multi_label:
         raise ValueError(
-            "`auto` needs images with one label each. Use `train segment` for images with masks, and "
-            f"`train finetune --loss sigmoid` for several labels. Received: data={data!r}"
+            "`auto` needs images with one label each. Use `train segment` for masks, and `train "
+            f"finetune --loss sigmoid` for several labels per image. Received: data={data!r}"
         )
     _, counts = np.unique(source.labels(), return_counts=True)
     # Raise an error now if there are no validation images.

@@ -190,7 +190,7 @@ class StopEarly(keras.callbacks.Callback):
 
 
 class StopAfterEpoch(keras.callbacks.Callback):
-    """Stop after one epoch. `was_stopped` is true if another callback stopped the training in it."""
+    """Stop after one epoch. `was_stopped` is true if another callback stopped the training."""
 
     was_stopped = False
 
@@ -261,7 +261,7 @@ class ChooseThresholds(keras.callbacks.Callback):
                 labels.append(rows)
         labels, logits = np.concatenate(labels), np.concatenate(logits).astype("float64")
         if not labels.any():
-            raise ValueError("The validation images must have labels. Received: images without labels")
+            raise ValueError("The validation images must have labels. Received: no labels")
         logs["val_mean_average_precision"] = np.nan
         if np.isfinite(logits).all():
             precision = np.nanmean(average_precision(labels, logits))

@@ -10,9 +10,10 @@ from keras_vit.models.structure import check_classifier, has_distillation_token
 
 
 # Why not `keras.distillation.Distiller` (Keras 3.15): it ignores sample weights, it evaluates the
-# loss of the teacher instead of the loss of the labels, and labels and teacher train the same output,
-# where DeiT has two heads. `LogitsDistillation` gets `SoftLoss` or `HardLoss`, because its default
-# loss compares the logits, and Keras's divergence has no gradient where a probability is below 1e-7.
+# loss of the teacher instead of the loss of the labels, and labels and teacher train the same
+# output, where DeiT has two heads. `LogitsDistillation` gets `SoftLoss` or `HardLoss`, because its
+# default loss compares the logits, and Keras's divergence has no gradient where a probability is
+# below 1e-7.
 class Distiller(keras.Model):
     """A student model and its frozen teacher. Compile it with the loss of the labels.
 

@@ -21,8 +21,8 @@ PROCESS_COUNTS = (
     "SLURM_STEP_NUM_TASKS",
     "OMPI_COMM_WORLD_SIZE",
 )
-# Axes along which a block's variables are sharded: the heads, and the MLP's hidden width. In an axial
-# block, the path has one more part: the attention is along rows or along columns.
+# Axes along which a block's variables are sharded: the heads, and the MLP's hidden width. In an
+# axial block, the path has one more part: the attention is along rows or along columns.
 _TO_PARTS = r"block_\d+/(\w+/)?(attention/(query|key|value)|mlp/dense_0)"
 _FROM_PARTS = r"block_\d+/(\w+/)?(attention/output|mlp/dense_1)"
 BLOCK_LAYOUTS = {
@@ -105,7 +105,7 @@ def _tensorflow_strategy(name):
     if name == "auto" and len(gpus) < 2:
         return SingleDevice()
     if not gpus:
-        logging.getLogger("keras_vit").warning("the strategy `mirrored` found no GPU and trains on the CPU")
+        logging.getLogger("keras_vit").warning("`mirrored` found no GPU and trains on the CPU")
     devices = gpus or tf.config.list_logical_devices("CPU")
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 

@@ -58,9 +58,9 @@ class PixelCrossEntropy(keras.losses.Loss):
 
     This loss divides by the number of pixels, also of those without a class. To compensate, a run
     divides `class_weights` by the share of its training pixels that have a class.
-    `torch.nn.CrossEntropyLoss` divides by the sum of the weights in the batch instead. If a batch is
-    divided (among devices, or by accumulation), the mean of that loss over the parts is not the loss
-    of the batch.
+    `torch.nn.CrossEntropyLoss` divides by the sum of the weights in the batch instead. If a batch
+    is divided (among devices, or by accumulation), the mean of that loss over the parts is not the
+    loss of the batch.
 
     Args:
         class_weights: weight of each class; `None` for the weight 1.

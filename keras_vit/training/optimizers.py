@@ -378,9 +378,9 @@ class AdamW(PaperOptimizer):
 def layer_distances(variables, is_needed=True):
     """Return the distance of each variable from the head, in blocks.
 
-    The head, the pooling and the last LayerNorm have the distance 0, the last block has 1, the block
-    before it 2. The patch embedding (and the ResNet of a hybrid) has the largest distance. Position
-    embeddings that are added in a block have the distance of the block.
+    The head, the pooling and the last LayerNorm have the distance 0, the last block has 1, the
+    block before it 2. The patch embedding (and the ResNet of a hybrid) has the largest distance.
+    Position embeddings that are added in a block have the distance of the block.
 
     Reference:
         BEiT (arXiv 2106.08254), `get_num_layer_for_vit` in its `optim_factory.py`.
@@ -391,8 +391,8 @@ def layer_distances(variables, is_needed=True):
     depth = max((int(block[1]) + 1 for block in blocks if block), default=0)
     if is_needed and not depth:
         raise ValueError(
-            "`layer_decay` and `unfreeze_steps` need a model of this package with Transformer blocks. "
-            "Received: a model with no trained variable in a block"
+            "`layer_decay` and `unfreeze_steps` need a model of this package with Transformer "
+            "blocks. Received: a model with no trained variable in a block"
         )
     distances = []
     for variable, block in zip(variables, blocks, strict=True):
@@ -471,8 +471,8 @@ def inner_optimizer(model: keras.Model) -> keras.optimizers.Optimizer:
 
 
 def averages_of(model: keras.Model) -> list:
-    """Return the optimizer's variables with the EMA of a model's trainable variables, in their order.
+    """Return the optimizer's variables that contain the EMA of a model's weights.
 
-    The list is empty if the optimizer does not compute an EMA.
+    They are in the order of the trainable variables. The list is empty without an EMA.
     """
     return [v for v in inner_optimizer(model).variables if v.name.endswith("_average")]

@@ -66,8 +66,8 @@ RANGES = (
     ("be whole numbers", lambda values: all(map(is_integer, values)), "boundaries"),
     ("be positive", lambda rates: all(0 < r < math.inf for r in rates), "learning_rates"),
 )
-# Settings that may differ from their defaults only with some values of another setting: the names of
-# the settings, the name of the other setting, and these values.
+# Settings that may differ from their defaults only with some values of another setting: the names
+# of the settings, the name of the other setting, and these values.
 NEEDS = (
     (("label_smoothing",), "loss", ("softmax",)),
     (("segment_head",), "loss", (SEGMENTATION,)),
@@ -79,8 +79,8 @@ NEEDS = (
     (("layer_decay", "unfreeze_steps"), "optimizer", PAPER_OPTIMIZERS),
     (("boundaries",), "decay", ("staircase",)),
 )
-# Other invalid combinations: a test that is true for an invalid recipe, the rule that it breaks, and
-# the settings to show in the error message.
+# Other invalid combinations: a test that is true for an invalid recipe, the rule that it breaks,
+# and the settings to show in the error message.
 COMBINATIONS = (
     (
         lambda r: (r.epochs is None) == (r.steps is None),
@@ -94,7 +94,7 @@ COMBINATIONS = (
     ),
     (
         lambda r: r.decay == "staircase" and not r.boundaries,
-        "`decay=\"staircase\"` needs `boundaries`",
+        '`decay="staircase"` needs `boundaries`',
         ("boundaries", "decay"),
     ),
     (

@@ -44,8 +44,8 @@ STATES = "states"
 TENSORBOARD = "tensorboard"
 # Directory for TensorBoard with the measurements of `MeasureRegularly`.
 MEASURED = "measured"
-# Settings that may differ when a run is resumed: paths of files (digests of the contents are compared
-# instead), settings that depend on the machine, and an entry that is written at the end.
+# Settings that may differ when a run is resumed: paths of files (digests of the contents are
+# compared instead), settings that depend on the machine, and an entry that is written at the end.
 MAY_DIFFER = (
     *("data", "exclude", "data_dir", "cache", "max_skipped", "save_steps", "keep", "strategy"),
     *("model_shards", "objects", "keras", "backend", "has_ended"),
@@ -81,8 +81,8 @@ def find_state(workdir, identity):
     """Return the last state of a run, as `States.load` does; `None` if no state was saved."""
     workdir = pathlib.Path(workdir).expanduser()
     state, metrics = States(workdir / STATES).load(), workdir / METRICS_FILE
-    # Metrics are written before the state. A run that stopped in between may have the metrics of one
-    # epoch (number 0) and no state.
+    # Metrics are written before the state. A run that stopped in between may have the metrics of
+    # one epoch (number 0) and no state.
     if state is None and metrics.exists() and '"epoch": 1,' in metrics.read_text(encoding="utf-8"):
         raise ValueError(
             "`workdir` must have the states of a run to be resumed. Received: workdir="
@@ -141,7 +141,7 @@ class ResumableFit:
 
     @functools.cached_property
     def evaluated(self):
-        """The batches to validate on, padded so that each replica gets the same number of images."""
+        """The validation batches, padded so that each replica gets the same number of images."""
         datasets = [] if self.validation is None else [self.validation]
         with explaining_errors(*datasets):
             return for_evaluation(self.validation, self.batch_size)
@@ -230,7 +230,7 @@ class ResumableFit:
             CheckFinite(),
             EvaluateAverages(),
             *([ChooseThresholds(self.validation, self.model)] if task.measures_precision else []),
-            # The progress comes before the callbacks that add values to `logs`, to show none of them.
+            # Before the callbacks that add values to `logs`, because it shows all values of `logs`.
             progress,
             *([log_progress] if verbose == 2 and is_first_process() else []),
             LogOptimizer(),
@@ -246,8 +246,8 @@ class ResumableFit:
                 predictor=task.predictor,
             ),
             *self._stopping(),
-            # `MeasureRegularly` comes after `StopEarly`, to see that an epoch is the last, and before
-            # `SaveState`, which saves the measurements.
+            # `MeasureRegularly` comes after `StopEarly`, to see that an epoch is the last, and
+            # before `SaveState`, which saves the measurements.
             *self.callbacks,
             # `StopAfterEpoch` comes after them: when it stops `fit`, the run continues.
             *last_callbacks,

@@ -37,8 +37,8 @@ class SaveModels(keras.callbacks.Callback):
     """Save the metrics of a run, its last model, and its best model by `monitor`.
 
     If the optimizer computes an EMA of the weights, `best.keras` and `averaged.keras` contain the
-    EMA. If the validation loss or the weights are not finite, no model is saved and `NotFiniteError`
-    is raised.
+    EMA. If the validation loss or the weights are not finite, no model is saved and
+    `NotFiniteError` is raised.
 
     `history` is a list of the metrics of earlier epochs, to which this callback adds each epoch.
     `write` is a function that writes the metrics to a file. `predictor` is a second model with the
@@ -161,9 +161,9 @@ class SaveState(keras.callbacks.Callback):
 def write_metrics(run, history, rows, steps_per_epoch):
     """Write `metrics.jsonl` of a `RunDir`: a line of JSON per epoch and per measurement.
 
-    `history` has the metrics of the epochs, `rows` the measurements of `MeasureRegularly`. Lines are
-    in the order of the steps; at equal steps, the epoch comes before the measurement. Values that
-    are not finite are written as `null`.
+    `history` has the metrics of the epochs, `rows` the measurements of `MeasureRegularly`. Lines
+    are in the order of the steps; at equal steps, the epoch comes before the measurement. Values
+    that are not finite are written as `null`.
     """
     epochs = [((metrics["epoch"] + 1) * steps_per_epoch, metrics) for metrics in history]
     measurements = [(row["step"], row) for row in rows]

@@ -39,10 +39,10 @@ def make_model(
     """Build the model that a recipe trains: a new one, or a trained one.
 
     All layers except the recipe's `frozen_blocks` are trained, even if they are frozen in a loaded
-    model. With a `lora_rank`, only the matrices of LoRA and the head are trained. LoRA matrices that
-    a loaded model already has are first merged into its kernels. Kernels in int8 or int4 stay
-    quantized if the recipe has a `lora_rank` (QLoRA); otherwise they are trained as floats, which is
-    logged.
+    model. With a `lora_rank`, only the matrices of LoRA and the head are trained. LoRA matrices
+    that a loaded model already has are first merged into its kernels. Kernels in int8 or int4 stay
+    quantized if the recipe has a `lora_rank` (QLoRA); otherwise they are trained as floats, which
+    is logged.
 
     Args:
         recipe: a `Recipe`.
@@ -134,7 +134,7 @@ def _new_or_loaded(recipe, model, num_classes, dtype):
         trained = resize(trained, size)
     modes = {part.quantization_mode for part in dense_layers(loaded)} - {None}
     for mode in modes if recipe.lora_rank is None else ():
-        logging.getLogger("keras_vit").warning("the kernels are stored in %s and trained as floats", mode)
+        logging.getLogger("keras_vit").warning("the %s kernels are trained as floats", mode)
     return quantize(trained, *modes) if modes and recipe.lora_rank is not None else trained
 
 

@@ -79,7 +79,7 @@ def _to_numpy(variable):
 def restore(model, arrays):
     """Assign the arrays of a state to a compiled model and its optimizer, which must be built.
 
-    Return the arrays of the metrics, for `RestoreMetrics`: Keras creates their variables later.
+    Return the arrays of the metrics, for `RestoreMetrics`: Keras lists their variables later.
     """
     variables = named_variables(model)
     saved = {name: a for name, a in arrays.items() if name.startswith(("model/", "optimizer/"))}
@@ -99,8 +99,8 @@ def restore(model, arrays):
 class RestoreMetrics(keras.callbacks.Callback):
     """Restore metrics when resuming mid-epoch.
 
-    The variables of metrics are sums, which Keras creates in the first batch. After that batch, this
-    callback adds the saved sums of earlier batches.
+    The variables of metrics are sums over batches. Keras lists them in `metrics_variables` only
+    after the first batch, so this callback then adds the saved sums of earlier batches.
     """
 
     def __init__(self, arrays):
@@ -137,7 +137,7 @@ def keeping_random_states():
 
 
 def _restore_random_states(arrays):
-    """Restore the states of torch's generators from a list of arrays; an empty list does nothing."""
+    """Restore torch's generators from the arrays of `random_states`; do nothing without arrays."""
     if arrays:
         import torch
 

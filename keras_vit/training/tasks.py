@@ -135,8 +135,8 @@ def _check_monitor(recipe, task):
 
 
 def _accuracy(is_sparse):
-    # With the string "accuracy", Keras would create the metric in the first step, and TensorFlow would
-    # trace that step twice.
+    # With the string "accuracy", Keras would create the metric in the first step, and TensorFlow
+    # would trace that step twice.
     if is_sparse:
         return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
     return keras.metrics.CategoricalAccuracy(name="accuracy")

@@ -115,7 +115,8 @@ def train(
         data: name of a dataset, as in `keras_vit.data.load`; or a dataset that `load` returns, or
             its `info.dataset`; or a pair of datasets `(train, validation)`, where `validation` may
             be `None`. A dataset keeps its preprocessing. The recipe sets its batch size, its order,
-            and whether its labels are soft labels. Each of several processes must load its share.
+            and whether its labels are soft labels. With several processes, it must be the share of
+            this process.
         workdir: path of a new or empty directory, or of the directory of the run to resume.
         classes: names of the classes to keep; all by default.
         fraction: share of the training images to train on, in (0, 1].
@@ -242,8 +243,8 @@ def load_training_data(
     """Load the training and validation splits of a dataset for a recipe.
 
     For datasets whose labels are counts or positions, crops and flips that would make the labels
-    wrong are left out, which is logged. An augmentation that would make them wrong is an error. Each
-    of several processes (`keras_vit.training.distribution`) loads its share of the images.
+    wrong are left out, which is logged. An augmentation that would make them wrong is an error.
+    Each of several processes (`keras_vit.training.distribution`) loads its share of the images.
 
     Args:
         recipe: a `Recipe`.
@@ -418,14 +419,14 @@ def _for_recipe(recipe, train, validation):
     """
     if any(each is not None and each.shard != process() for each in (train, validation)):
         raise ValueError(
-            "`data` must be this process's share, loaded with `shard=(index, number of processes)`. "
+            "`data` must be the share of this process; `shard=(index, count)` loads it. "
             f"Received: shard={train.shard} instead of {process()}"
         )
     replicas = distribution.num_replicas()
     if recipe.batch_size % (recipe.accumulation_steps * replicas):
         raise ValueError(
-            f"`batch_size` must be a multiple of {recipe.accumulation_steps * replicas}, the number "
-            f"of replicas ({replicas}) times `accumulation_steps`. "
+            f"`batch_size` must be a multiple of {recipe.accumulation_steps * replicas}, the "
+            f"number of replicas ({replicas}) times `accumulation_steps`. "
             f"Received: batch_size={recipe.batch_size}"
         )
     size = recipe.batch_size // recipe.accumulation_steps // process()[1]
@@ -459,7 +460,7 @@ def _log_plan(recipe, data, model, lengths):
         log("%s", describe_left_out(train.source.left_out))
     epochs, updates = lengths
     log(
-        "%s: %s steps of %s images, in %d epochs; each batch is divided into %d parts, on %d replicas",
+        "%s: %s steps of %s images, in %d epochs; each batch in %d parts, on %d replicas",
         model,
         f"{epochs * updates:,}",
         f"{recipe.batch_size:,}",
