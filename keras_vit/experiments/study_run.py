@@ -198,8 +198,7 @@ class Plan:
                     f"`models` must have patches for the study {self.name!r}. "
                     f"Received: {setting.model}, a ResNet"
                 )
-            # These lines raise an error if a recipe is wrong, or the patches do not tile the
-            # images.
+            # These lines raise an error for a wrong recipe, or patches that do not tile the images.
             recipes = [each.applied_to(self.recipe) for each in self.combinations(setting)]
             for recipe in filter(None, (*recipes, self.finetune)):
                 _ = variant.replace(image_size=recipe.image_size).grid
@@ -230,9 +229,10 @@ def study(
 
     The studies compare:
 
-    - `"scaling"`: models. - `"data-size"`: shares of the training images, with the same number of
-    steps. - `"datasets"`: pre-training sets. - `"pretraining"`: pre-training on classes, on masked
-    patches, or no pre-training, before the same
+    - `"scaling"`: models.
+    - `"data-size"`: shares of the training images, with the same number of steps.
+    - `"datasets"`: pre-training sets.
+    - `"pretraining"`: pre-training on classes, on masked patches, or none, before the same
       fine-tuning.
     - `"optimizers"`: Adam and SGD.
     - `"shapes"`: depth, width, width of the MLPs, and patch size.
@@ -253,15 +253,16 @@ def study(
         models: names of variants, optionally with other sizes, such as
             `"ViT_Ti16(patch_size=4, depth=6)"`.
         seeds: number of runs of each setting, with the recipe's seed and the seeds after it.
-        **options: `classes` and `data_dir` as in `keras_vit.data.load`. `values`: what to compare.
-            For `"data-size"`, shares of the training images, by default `(0.03, 0.1, 0.3, 1.0)`;
-            for `"shapes"`, factors of the sizes, by default `(0.5, 2.0)`; for `"datasets"`, names
-            of the pre-training sets; for `"positions"`, `"poolings"`, `"optimizers"`,
-            `"pretraining"` and `"axial"`, names such as `"none"` and `"2-D, learned"`, by default
-            all that the study knows. `tune`: dictionary from fields of the recipe, such as
-            `"learning_rate"`, to lists of values. Each setting is trained with each combination of
-            values and the first seed. The combination with the best validation accuracy is used
-            with all seeds. `tuning/results.csv` has the accuracies of all combinations.
+        **options: `classes` and `data_dir` as in `keras_vit.data.load`.
+            `values`: what to compare. For `"data-size"`, shares of the training images, by default
+            `(0.03, 0.1, 0.3, 1.0)`; for `"shapes"`, factors of the sizes, by default `(0.5, 2.0)`;
+            for `"datasets"`, names of the pre-training sets; for `"positions"`, `"poolings"`,
+            `"optimizers"`, `"pretraining"` and `"axial"`, names such as `"none"` and
+            `"2-D, learned"`, by default all names.
+            `tune`: dictionary from fields of the recipe, such as `"learning_rate"`, to lists of
+            values. Each setting is trained with each combination of values and the first seed. The
+            combination with the best validation accuracy is used with all seeds.
+            `tuning/results.csv` has the accuracies of all combinations.
             `fewshot_data`: dataset for the few-shot accuracy, with `fewshot_classes`, the classes
             to keep, and `shots`, the number of labelled images per class, by default 5. The default
             of `fewshot_data` for `"data-size"` is `data`, on which the model was trained.

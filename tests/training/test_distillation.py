@@ -129,7 +129,7 @@ def test_a_run_is_a_teacher_by_its_directory(tmp_path):
     [
         ({"num_classes": 4}, "class_names", None, "the dataset's 3 classes"),
         ({}, "class_names", ("7", "9", "8"), "the dataset's 3 classes"),
-        ({}, "thresholds", (0.5, 0.5, 0.5), "with one label per image"),
+        ({}, "thresholds", (0.5, 0.5, 0.5), "for one label per image"),
         ({"classifier_activation": "softmax"}, "class_names", None, "must map .* to logits"),
     ],
 )
