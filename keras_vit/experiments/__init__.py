@@ -1,4 +1,4 @@
-"""The experiments of the paper as functions: VTAB-1k, studies, sweeps, and tables of results."""
+"""The paper's experiments as functions: VTAB-1k, studies, sweeps, and tables of results."""
 
 import lazy_loader
 

@@ -10,25 +10,25 @@ from keras_vit.core.machine import is_out_of_memory, without_stderr
 
 TASKS = ("forward", "training")
 BATCH_SIZES = tuple(4**power for power in range(7))
-# Batches are enlarged until the images per second rise by less than this factor.
+# The batch size is increased until the images per second rise by less than this factor, or until a
+# step takes more than `_LONGEST_STEP` seconds.
 _GAIN = 1.03
-# No larger batch is tried after a step that takes more seconds.
 _LONGEST_STEP = 20.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """The speed and the memory of a model on this machine, at one image size and in one task.
+    """The speed and memory of a model on this machine, for one task and one image size.
 
     Args:
         model: name of the variant, or the path or name of a trained model.
         task: `"forward"` or `"training"`.
-        image_size: side of the images in pixels, or the root of their area if they are not square;
-            `None` if a trained model does not fit into the memory.
-        dtype: name of the model's dtype policy; `None` if it does not fit into the memory.
+        image_size: side of the images in pixels, or the square root of their area if they are not
+            square; `None` if it is not known, because a trained model does not fit into memory.
+        dtype: name of the model's dtype policy; `None` if the model does not fit into memory.
         points: `(batch size, images per second, peak memory in bytes)` of each batch size.
-        largest_batch: estimate of the largest batch size that fits into the memory; 0 if one image
-            does not fit, `None` if there is no estimate.
+        largest_batch: estimate of the largest batch size that fits into memory; 0 if one image does
+            not fit; `None` if the size cannot be estimated.
     """
 
     model: str
@@ -40,35 +40,35 @@ class Cost:
 
     @property
     def best(self):
-        """The point with the most images per second; `None` if no batch fits."""
+        """The element of `points` with the most images per second; `None` if no batch fits."""
         return max(self.points, key=lambda point: point[1], default=None)
 
 
 def benchmark(models, image_sizes=None, batch_sizes=None, tasks=TASKS, dtype=None, seconds=2.0):
-    """Measure the speed and the memory of models, forward and in training.
+    """Measure the speed and memory of models in forward passes and in training.
 
     A forward pass is `model.predict`, training is `model.fit` with the optimizer of the recipe
-    `pretrain`, on images that are in memory. Each batch size is measured in a separate process.
-    Batch sizes are multiplied by 4 until the images per second no longer rise or the memory is
-    full. The largest batch that fits is estimated from the peak memory of smaller ones, and the
+    `pretrain`, on images that are in memory. Each batch size is measured in a separate process. The
+    batch size is multiplied by 4 until the images per second no longer rise or the memory is full.
+    The largest batch size that fits is estimated from the peak memory of smaller batches and the
     memory of the accelerator or the machine. Start-up and compilation are not timed.
 
     Args:
         models: names of variants, paths or checkpoints, as in `keras_vit.training.train`.
-        image_sizes: sides of the square images, in pixels; `None` for 224, or the size of a trained
-            model.
-        batch_sizes: the batch sizes to measure, in rising order; `None` to multiply by 4.
+        image_sizes: sides of the square images, in pixels; `None` for 224, or for the image size of
+            a trained model.
+        batch_sizes: the batch sizes to measure, in rising order; `None` for 1, 4, 16 and so on.
         tasks: `"forward"`, `"training"` or both.
-        dtype: dtype policy of the models; `None` for Keras's default, or the policy of a `.keras`
-            file.
-        seconds: time that a measurement takes; it has at most 100 steps.
+        dtype: dtype policy of the models; `None` for Keras's default, or for the policy of a
+            `.keras` file.
+        seconds: approximate duration of a measurement, which has at most 100 steps.
 
     Returns:
-        An iterator of `Cost`, one per model, image size and task; each is measured when the
-        iterator reaches it.
+        An iterator of `Cost`, one per model, image size and task. A `Cost` is measured when the
+        iterator is asked for it.
 
     Raises:
-        ValueError: if there is no such model, or it cannot have the image size.
+        ValueError: if a model does not exist, or cannot have the image size.
 
     Reference:
         Appendix D.5 and figure 12 of the ViT paper (arXiv 2010.11929).
@@ -83,8 +83,8 @@ def _cost(model, image_size, task, batch_sizes, dtype, seconds):
         try:
             measured = _in_process(model, image_size, task, dtype, size, seconds)
         except Exception as error:
-            # Out of memory, Linux kills the process, and some libraries raise other errors. After
-            # a smaller batch that fitted, any error therefore counts as out of memory.
+            # When the memory is full, Linux kills the process, or libraries raise errors of many
+            # types. So if a smaller batch was computed before, any error means a full memory.
             if not (points or isinstance(error, BrokenProcessPool) or is_out_of_memory(error)):
                 raise
             failing = size
@@ -100,7 +100,7 @@ def _cost(model, image_size, task, batch_sizes, dtype, seconds):
 
 def _in_process(*arguments):
     """Return the result of `benchmark_process.measure_speed`, called in a separate process."""
-    # Fork from a process that has imported nothing, which would count in the peak memory.
+    # Fork from a process without imported modules: their memory would count as peak memory.
     multiprocessing.set_forkserver_preload([])
     context = multiprocessing.get_context("forkserver")
     with concurrent.futures.ProcessPoolExecutor(1, context) as executor:
@@ -108,7 +108,7 @@ def _in_process(*arguments):
 
 
 def _measure(*arguments):
-    # Hide TensorFlow's start-up messages, which each process would print.
+    # Hide the start-up messages of TensorFlow, which each of the processes would print.
     with without_stderr():
         from keras_vit.experiments import benchmark_process
     return benchmark_process.measure_speed(*arguments)
@@ -117,9 +117,9 @@ def _measure(*arguments):
 def estimate_largest_batch(points, memory, failing=None):
     """Return the batch size whose peak memory reaches `memory` bytes.
 
-    The peak is extrapolated linearly from the two largest batches. Return `None` if the peak does
-    not rise between them, or `memory` is `None`. `failing` is a batch size that did not fit, or
-    `None`.
+    The peak memory is extrapolated linearly from the two largest batches. Return `None` if it does
+    not rise between these two, or if `memory` is `None`. `failing` is a batch size that did not fit
+    into memory, or `None`.
 
     Example:
     >>> estimate_largest_batch([(1, 2.0, 1100), (2, 2.0, 1200), (4, 2.0, 1400)], 2000)

@@ -1,4 +1,4 @@
-"""Measure one model at one image size and batch size, in the process that `benchmark` starts."""
+"""Measure a model at one image size and batch size, in a process that `benchmark` starts."""
 
 import math
 import statistics
@@ -18,25 +18,25 @@ from keras_vit.models.variants import is_variant
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipe import RECIPES
 
-# Classes of new heads, and side of the images for models that take any size.
+# Number of classes of new heads, and side of the images for a model that takes images of any size.
 NUM_CLASSES, IMAGE_SIZE = 1000, 224
 
 
 def measure_speed(model, image_size, task, dtype, batch_size, seconds):
-    """Return images per second, peak bytes, bytes of the device, image size and dtype."""
+    """Return images per second, peak memory and total memory (bytes), image size and dtype."""
     built = build_or_load(model, image_size, task, dtype)
     speed = images_per_second(make_step(built, task, batch_size), batch_size, seconds)
-    # The dtype policy of most layers, such as int8_from_float32.
+    # The dtype policy that most layers with a kernel have, such as int8_from_float32.
     dtype = statistics.mode(p.dtype_policy.name for p in all_layers(built) if hasattr(p, "kernel"))
     return speed, *memory(), round(math.prod(image_shape(built)[:2]) ** 0.5), dtype
 
 
 def build_or_load(model, image_size, task, dtype):
-    """Return a new model by its name, or a trained one.
+    """Build the variant of a name, or load a trained model.
 
-    A trained model keeps its kernels, also in int8, unless it is trained or gets a dtype.
+    A trained model keeps quantized kernels only in forward passes and without `dtype`.
     """
-    # Without `dtype`, a .keras file keeps its dtype.
+    # Without the option, a model from a .keras file keeps its dtype.
     options = {} if dtype is None else {"dtype": dtype}
     if is_variant(model):
         return build(model, num_classes=NUM_CLASSES, image_size=image_size or IMAGE_SIZE, **options)
@@ -47,12 +47,12 @@ def build_or_load(model, image_size, task, dtype):
 
 
 def image_shape(built):
-    """Return height, width and channels of the images, with 224 pixels for models of any size."""
+    """Return height, width and channels of the images; 224 pixels if a model takes any size."""
     return [side or IMAGE_SIZE for side in built.input_shape[1:]]
 
 
 def make_step(built, task, batch_size):
-    """Return a function that computes a number of steps, all on the same batch."""
+    """Return a function of a number of steps, which computes the steps on the same batch."""
     rng = np.random.default_rng(0)
     image = 2 * rng.random((1, *image_shape(built)), dtype="float32") - 1
     labels = rng.integers(NUM_CLASSES, size=batch_size)
@@ -70,8 +70,8 @@ def make_step(built, task, batch_size):
 def images_per_second(step, batch_size, seconds):
     """Return the speed over about `seconds`, at most 100 steps.
 
-    The first step compiles and is not counted. The fastest of three runs counts, because other
-    processes may slow down a run.
+    The first step is not measured, because it compiles the model. The other steps are measured
+    three times. The shortest time counts, because other processes may slow the model down.
     """
 
     def timed(steps):
@@ -85,10 +85,11 @@ def images_per_second(step, batch_size, seconds):
 
 
 def memory():
-    """Return the peak memory and the size of the memory, in bytes.
+    """Return the peak memory and the total memory, in bytes.
 
-    Both are for the first accelerator or, without one, for the process and the machine. TensorFlow
-    does not report the size of a GPU's memory: it is `None`.
+    With an accelerator, both are those of the first accelerator; the total memory of a GPU is
+    `None` with TensorFlow, which does not report it. Otherwise return the peak memory of this
+    process and the memory of the machine.
     """
     if keras.backend.backend() == "jax":
         import jax

@@ -1,4 +1,4 @@
-"""A grid of runs: each setting with each seed, recorded in a file of results as the runs end."""
+"""A grid of runs: run each setting with each seed, and record the results in a file."""
 
 import itertools
 
@@ -9,21 +9,21 @@ RESULTS = "results.csv"
 
 
 def grid(settings, seeds, run, workdir, conditions, resume=True, repeat=False):
-    """Run each setting with each seed, and record a row per run in `results.csv`.
+    """Run each setting with each seed, and write a row per run to `results.csv`.
 
-    The same call resumes a stopped grid: recorded runs are not repeated, and settings and seeds may
-    be added. Several processes may run different parts of a grid at the same time.
+    The same call resumes a stopped grid: runs that have a row are not repeated, and settings and
+    seeds may be added. Several processes may run different settings and seeds at the same time.
 
     Args:
         settings: dictionary from names to settings.
         seeds: the seeds.
         run: function of a setting and a seed that returns a dictionary of numbers, with the same
-            keys for each run; `None` stands for a missing number. A run that was stopped is called
-            again.
-        workdir: path of a new or empty directory; or of the same grid.
-        conditions: dictionary for JSON of everything else that the results depend on.
-        resume: whether `workdir` may contain a grid that was begun.
-        repeat: whether recorded runs are run again, and their rows replaced.
+            keys for each run; `None` stands for a missing number. If the process is stopped in the
+            function, the next call of `grid` calls it again.
+        workdir: path of a new or empty directory, or of the directory of the same grid.
+        conditions: dictionary of everything else that the results depend on, which JSON can store.
+        resume: whether `workdir` may already contain this grid.
+        repeat: whether runs that have a row are run again, and their rows replaced.
 
     Returns:
         A list of the rows, dictionaries: `setting`, `seed`, and the numbers.
@@ -40,7 +40,7 @@ def grid(settings, seeds, run, workdir, conditions, resume=True, repeat=False):
     [{'setting': 'a', 'seed': 1, 'square': 5.0}, {'setting': 'b', 'seed': 1, 'square': 10.0}]
     """
     runs = list(itertools.product(settings, seeds))
-    # All settings with the first seed, then with the next.
+    # All settings with the first seed, then all settings with the next seed.
     in_order = sorted(runs, key=lambda pair: [*seeds].index(pair[1]))
     with RunDir(workdir, conditions, resume).open(shared=True) as directory:
         path = directory.path / RESULTS
@@ -52,7 +52,7 @@ def grid(settings, seeds, run, workdir, conditions, resume=True, repeat=False):
             if is_done:
                 continue
             row = {"setting": name, "seed": seed, **run(settings[name], seed)}
-            # Another process may have added settings, and rows, in the meantime.
+            # Read the file again: another process may have added rows.
             with exclusive_lock(directory.path):
                 directory.add({})
                 rows = {_run_of(row): row for row in read_results(path)}
@@ -66,7 +66,7 @@ def _run_of(row):
 
 
 def read_results(path):
-    """Return the rows of a `results.csv`; an empty list without the file."""
+    """Return the rows of a `results.csv`; an empty list if there is no file."""
     types = {"setting": str, "seed": int}
     return [
         {name: types.get(name, _number)(cell) for name, cell in row.items()}
@@ -79,7 +79,7 @@ def _number(text):
 
 
 def by_setting(rows, column):
-    """Return a dictionary from settings to the values of a column, one per seed."""
+    """Return a dictionary from settings to lists of the values in a column, one per seed."""
     values = {}
     for row in rows:
         values.setdefault(row["setting"], []).append(row[column])

@@ -1,4 +1,4 @@
-"""Open a trained model together with its run, and load the data to evaluate it on."""
+"""Open a trained model with the record of its run, and load the data to evaluate it on."""
 
 import dataclasses
 import logging
@@ -13,7 +13,7 @@ from keras_vit.data.pipeline import load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.classification import check_same_classes
-from keras_vit.experiments.reported import check_meant, find_reported, reported_of_checkpoint
+from keras_vit.experiments.reported import check_row_fits, find_reported, reported_of_checkpoint
 from keras_vit.models.image_model import image_spec_of
 from keras_vit.training.resumable_fit import EXCLUDED_FILE
 
@@ -21,7 +21,7 @@ from keras_vit.training.resumable_fit import EXCLUDED_FILE
 def open_trained(
     source: str | os.PathLike, image_size: int | tuple[int, int] | None = None
 ) -> "TrainedModel":
-    """Load a model, with the record of its run.
+    """Load a model, and `run.json` of the run that trained it.
 
     Args:
         source: a run's directory (for its best model), a `.keras` file, or a checkpoint as in
@@ -32,7 +32,7 @@ def open_trained(
         A `TrainedModel`.
 
     Raises:
-        ValueError: if there is no such model.
+        ValueError: if the model does not exist.
 
     Example:
     >>> keras_vit.ViT_Ti16(num_classes=10, image_size=16).save(tmp_path / "m.keras")
@@ -46,12 +46,12 @@ def open_trained(
 
 @dataclasses.dataclass(frozen=True)
 class TrainedModel:
-    """A loaded model, with the record of its run.
+    """A loaded model, with the contents of `run.json`.
 
     Args:
         source: the argument of `open_trained`.
         path: `pathlib.Path` of the model's file.
-        run: contents of the run's `run.json`, a dictionary; empty for a model without a run.
+        run: contents of `run.json` next to the model, a dictionary; empty if there is no file.
         model: the `keras.Model`.
     """
 
@@ -61,27 +61,27 @@ class TrainedModel:
     model: keras.Model
 
     def load(self, data=None, split="test", *, classes=None, **options):
-        """Load the images to evaluate the model on, and check that they have its classes.
+        """Load a dataset to evaluate the model on, and check that it has the model's classes.
 
-        The dataset of the run has the splits, the classes and the excluded images of the run.
-        Images are resized as the model's `ImageSpec` says, unless they are cropped, and turned
-        upright if the run did so, or if `upright` is true. Each of several processes loads its
-        share.
+        The run's dataset is loaded with the same splits, classes and excluded images as in the run.
+        Images are resized as the model's `ImageSpec` says, unless `central_crop_from` is given.
+        They are turned upright if the run did so, or if `upright` is true. Each of several
+        processes loads its share.
 
         Args:
             data: name of a dataset, as in `keras_vit.data.load`; `None` for the run's dataset.
             split: as in `keras_vit.data.load`.
-            classes: names of the classes to keep; by default all, or the run's for its dataset.
+            classes: names of the classes to keep; by default all classes or, for the run's dataset,
+                the classes of the run.
             **options: as in `keras_vit.data.load`.
 
         Returns:
             A dataset, as `keras_vit.data.load` returns it.
 
         Raises:
-            ValueError: if there is neither a name nor a run, or the classes of the model and the
-                dataset differ; or as in `keras_vit.data.load`.
+            ValueError: if `data` is `None` and the model has no run, or the classes of the model
+                and the dataset differ; or as in `keras_vit.data.load`.
         """
-        name = self.name_of(data)
         is_own = data is None or absolute_name(data) == self.run.get("data")
         has_excluded = is_own and self.run.get("exclude") is not None
         if not options.get("central_crop_from"):
@@ -89,7 +89,7 @@ class TrainedModel:
         if self.is_upright:
             options["upright"] = True
         dataset = load(
-            name,
+            self.name_of(data),
             split,
             image_size=self.model.input_shape[1:3],
             classes=classes or (self.run.get("classes") if is_own else None),
@@ -112,7 +112,7 @@ class TrainedModel:
         name = data or self.run.get("data")
         if name is None:
             raise ValueError(
-                "`data` must be given for a model outside of a run's directory. Received: data=None"
+                "`data` must be given for a model that is not in a run's directory. Received: None"
             )
         return name
 
@@ -121,17 +121,17 @@ class TrainedModel:
         trained_on = self.run.get("images", {}).get("training")
         if trained_on is not None and trained_on == source.digest():
             logging.getLogger("keras_vit").warning(
-                "the model was trained on these images: the metrics are not those of new images"
+                "the model was trained on these images: on new images, it may be less accurate"
             )
 
     def find_reported(self, data, num_classes, compare=None):
-        """Return the reported accuracy on a test split to compare with.
+        """Return the published accuracy to compare a measured accuracy with.
 
         Args:
             data: as in `load`.
             num_classes: number of classes of the dataset.
-            compare: name of a row, as in `find_reported`; `None` for the row of the published file
-                that the model was loaded from.
+            compare: name of a row, as in `find_reported`; `None` for the row of the published
+                checkpoint that the model was loaded from, if it has a row.
 
         Returns:
             A `Reported`, or `None`.
@@ -143,5 +143,5 @@ class TrainedModel:
         if compare is None:
             return reported_of_checkpoint(self.source, self.model, data)
         row = find_reported(compare)
-        check_meant(row, self.model, data, num_classes)
+        check_row_fits(row, self.model, data, num_classes)
         return row

@@ -6,39 +6,37 @@ import decimal
 import functools
 import pathlib
 
-FOLDER = pathlib.Path(__file__).with_name("paper")
-
 
 @functools.cache
 def paper_rows(name):
-    """Return the rows of a file of `paper/`, such as `"Table 8"`, as dictionaries of strings."""
-    path = FOLDER / f"{name.lower().replace(' ', '_')}.csv"
+    """Return the rows of a file in `paper/`, such as `"Table 8"`, as dictionaries of strings."""
+    path = pathlib.Path(__file__).with_name("paper") / f"{name.lower().replace(' ', '_')}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
 
 
-# Titles of datasets and pre-training sets.
+# From names of datasets and pre-training sets to their titles in tables.
 TITLES = {row["name"]: row["title"] for row in paper_rows("names")}
-# From models of the paper to builders of this package.
+# From names of models in the paper to names of builders in this package.
 BUILDERS = {row["model"]: row["builder"] for row in paper_rows("models")}
 
 
 @dataclasses.dataclass(frozen=True)
 class PaperResult:
-    """One result that the paper prints.
+    """One number that the paper reports.
 
     Args:
         source: place in the paper, such as `"Table 2"` or `"Appendix D.9"`.
         model: name of the model in the paper.
-        dataset: name in `keras_vit.data.DATASETS`; `"vtab"` for the mean over its tasks,
-            `"average"` for the mean over five datasets, `"objectnet"`; `"exaflops"` and
-            `"tpu_days"` (in thousands) for the compute of the pre-training.
+        dataset: name in `keras_vit.data.DATASETS`; or `"objectnet"`, `"vtab"` (mean over its
+            tasks), `"average"` (mean over five datasets); or, for the compute of the pre-training,
+            `"exaflops"` and `"tpu_days"` (in thousands).
         printed: the number as it is printed. Accuracies are in percent, in Table 8 from 0 to 1.
-        pretraining: name of the pre-training set; empty if none is printed with the result.
-        printed_std: standard deviation over runs, in percent, or empty.
+        pretraining: name of the pre-training set; empty if the paper does not print it.
+        printed_std: standard deviation over runs, in percent; empty if it is not printed.
         setting: further words that identify the result in its table, such as `"7 epochs"`.
-        study: name of the setting in the study that repeats the table, or empty.
-        image_size: side of the evaluated images in pixels, or empty if it is not printed.
+        study: name of the same setting in a study of this package, or empty.
+        image_size: side of the evaluated images in pixels; empty if it is not printed.
 
     Example:
     >>> result = paper_results("Table 2")[1]
@@ -62,12 +60,12 @@ class PaperResult:
 
     @property
     def value(self):
-        """The number."""
+        """The result as a float."""
         return float(self.printed)
 
     @property
     def std(self):
-        """The standard deviation, or `None`."""
+        """The standard deviation as a float, or `None`."""
         return float(self.printed_std) if self.printed_std else None
 
     @property
@@ -77,17 +75,17 @@ class PaperResult:
 
     @property
     def name(self):
-        """The name of the row: builder, pre-training set, dataset and setting."""
+        """The name of the result: builder, pre-training set, dataset and setting."""
         parts = (self.builder or self.model, self.pretraining, self.dataset, self.setting)
         return "/".join(part.replace(" ", "_") for part in parts if part)
 
     @property
     def title(self):
-        """The model with its pre-training set, as a title in a table."""
+        """The model and its pre-training set, as a title in a table."""
         return f"{self.model}, {TITLES[self.pretraining]}" if self.pretraining else self.model
 
 
 @functools.cache
 def paper_results(name):
-    """Return the results of a table of numbers (`"Table 2"`, 5 to 9) or of `"text"`."""
+    """Return the results in `"Table 2"`, in `"Table 5"` to `"Table 9"`, or in the `"text"`."""
     return tuple(PaperResult(**row) for row in paper_rows(name))

@@ -1,4 +1,4 @@
-"""Tables and figures of the ViT paper (arXiv 2010.11929), next to our counts and recipes."""
+"""The tables and figures of the ViT paper (arXiv 2010.11929), with our counts and recipes."""
 
 import dataclasses
 import statistics
@@ -11,9 +11,9 @@ from keras_vit.models.variants import find_variant
 from keras_vit.training.recipe import RECIPES
 
 CONTENTS = {row["source"]: row["title"] for row in paper_rows("contents")}
-# The datasets of the average in Table 7; Figure 5 has an average "over 5 datasets".
+# The datasets that Table 7 averages over. Figure 5 shows an average "over 5 datasets".
 AVERAGED = tuple(dict.fromkeys(row.dataset for row in paper_results("Table 7")))[:-1]
-# The images and classes of JFT-300M.
+# The numbers of images and classes of JFT-300M.
 NUM_IMAGES, NUM_CLASSES = 303e6, 18_000
 
 
@@ -25,13 +25,13 @@ def _scaling_study():
     return runs
 
 
-# The runs of Table 6, pre-trained on JFT-300M (section 4.4): from model, builder and epochs to a
-# dictionary of results by dataset.
+# The runs of Table 6, pre-trained on JFT-300M (section 4.4): from `(model, builder, epochs)` to a
+# dictionary from datasets to results.
 SCALING_STUDY = _scaling_study()
 
 
 def count_exaflops(builder, epochs):
-    """Return the compute of a pre-training on JFT-300M, in exaFLOPs.
+    """Return the exaFLOPs of pre-training a model on JFT-300M.
 
     Example:
     >>> round(count_exaflops("ViT_B16", 7))
@@ -45,10 +45,10 @@ class PaperTable:
     """A table to be printed.
 
     Args:
-        title: one line.
+        title: title of the table.
         columns: titles of the columns.
-        rows: tuples of strings.
-        notes: lines below the table.
+        rows: the rows, tuples of strings.
+        notes: lines to be printed below the table.
     """
 
     title: str
@@ -84,10 +84,11 @@ def paper_table(name: str) -> PaperTable:
 
 
 def _pivot(results, corner, row_of, column_of, missing="-"):
-    """Yield a row of column titles, then the rows, both in the order of the results.
+    """Arrange results in a table: yield the column titles, then the rows.
 
-    `row_of` and `column_of` are functions from a result to a title, `corner` is the title of the
-    rows. Several results in a cell are joined by ` / `.
+    `row_of` and `column_of` are functions from a result to the title of its row and column, and
+    `corner` is the title of the first column. Rows and columns are in the order of the results.
+    Several results in one cell are joined by ` / `. `missing` fills cells without a result.
     """
     cells, columns = {}, {}
     for result in results:
@@ -103,7 +104,7 @@ def _dataset(result):
 
 
 def _table_1():
-    """Yield the sizes of models, with our count of their parameters."""
+    """Yield the sizes of models, with the parameters that this package counts."""
     *printed, _ = tuple(paper_rows("Table 1")[0])[1:]
     yield *printed, "builder", "counted", "counted, no head"
     for row in paper_rows("Table 1"):
@@ -114,7 +115,7 @@ def _table_1():
 
 
 def _table_3():
-    """Yield the settings of pre-training, with our recipes."""
+    """Yield the settings of pre-training, with the recipes of this package."""
     *printed, _ = tuple(paper_rows("Table 3")[0])[1:]
     yield *printed, "recipe", "its settings"
     for row in paper_rows("Table 3"):
@@ -122,14 +123,14 @@ def _table_3():
         cells[1] = TITLES[row["pre-training"]]
         for name in row["recipes"].split():
             recipe = RECIPES[name]
-            # The paper writes 8e-4.
+            # 8e-4, as in the paper, not 8e-04.
             rate = f"{recipe.learning_rate:.0e}".replace("e-0", "e-")
             settings = recipe.epochs, rate, recipe.decay, recipe.weight_decay, recipe.dropout
             yield *cells, name, ", ".join(map(str, settings))
 
 
 def _table_4():
-    """Yield the settings of fine-tuning, with our recipes."""
+    """Yield the settings of fine-tuning, with the recipes of this package."""
     yield "datasets", "steps", "base LR", "recipe", "its steps", "its base LR"
     for row in paper_rows("Table 4"):
         for name in row["recipes"].split():
@@ -140,7 +141,7 @@ def _table_4():
 
 
 def _table_6():
-    """Yield accuracy and compute, with our count of the compute."""
+    """Yield accuracies and compute, with the compute that this package counts."""
     datasets = tuple(dict.fromkeys(row.dataset for row in paper_results("Table 6")))
     titles = (TITLES[dataset] for dataset in datasets)
     yield "model", "builder", "epochs", *titles, "counted", "counted / reported"
@@ -152,7 +153,10 @@ def _table_6():
 
 
 def _figure_2():
-    """Yield groups of VTAB: the means from Table 2, and ViT-H/14's groups from Table 9."""
+    """Yield accuracies on groups of VTAB tasks.
+
+    The mean of all tasks is from Table 2. The groups of ViT-H/14 are computed from Table 9.
+    """
     tasks = [r for r in paper_results("Table 9") if r.title == "ViT-H/14, JFT-300M"]
     groups = mean_accuracies({result.dataset: result.value for result in tasks})
     means = {r.model: str(r) for r in paper_results("Table 2") if r.dataset == "vtab"}
@@ -164,13 +168,13 @@ def _figure_2():
 
 
 def _figure_4():
-    """Yield few-shot accuracy by the number of images of JFT-300M, as the text describes it."""
+    """Yield few-shot accuracies by the number of pre-training images, as the text reports them."""
     yield tuple(paper_rows("Figure 4")[0])[1:]
     yield from (tuple(row.values())[1:] for row in paper_rows("Figure 4"))
 
 
 def _figure_5():
-    """Yield accuracy by the compute of pre-training."""
+    """Yield accuracies by the compute of pre-training."""
     yield "model", "epochs", "exaFLOPs", "counted", "average of 5 datasets", "ImageNet"
     for (model, builder, epochs), results in SCALING_STUDY.items():
         average = statistics.mean(results[dataset].value for dataset in AVERAGED)
@@ -179,7 +183,7 @@ def _figure_5():
         yield model, str(epochs), *cells
 
 
-# Generators of a row of column titles, then of the rows.
+# Functions that yield the column titles, then the rows.
 _TABLES = {
     "Table 1": _table_1,
     "Table 3": _table_3,
@@ -189,7 +193,7 @@ _TABLES = {
     "Figure 4": _figure_4,
     "Figure 5": _figure_5,
 }
-# Arguments of `_pivot`, for tables that contain only results.
+# Arguments of `_pivot`, for tables that contain only numbers of the paper.
 _PIVOTS = {
     "Table 2": (paper_results("Table 2"), "dataset", _dataset, lambda row: row.title),
     "Table 5": (

@@ -11,14 +11,14 @@ from keras_vit.models.options import VitOptions, changed_options
 from keras_vit.models.variants import match_variant
 
 PAPER = "of the ViT paper (arXiv 2010.11929)"
-# Stands for the mean over the 19 tasks in place of a dataset.
+# Name of VTAB in `Reported.dataset`, for the mean over its 19 tasks.
 VTAB = "vtab"
-# Name of the kind of dataset, and of the dataset in rows.
+# Name of ObjectNet in `Reported.dataset`, and of its kind of dataset (`objectnet:PATH`).
 OBJECTNET = "objectnet"
-# Options that `builder_of` ignores: dropout, which has no effect in evaluation, and the GELU and
-# epsilon, in which ports of the same weights differ.
+# Options that `builder_of` ignores: dropout, which does nothing in evaluation; and the kind of GELU
+# and epsilon, in which conversions of the same weights to other libraries differ.
 _IGNORED_OPTIONS = (*VitOptions.names("training"), "activation", "epsilon")
-# Entries of the column "dataset" whose results are no accuracies on one dataset.
+# Values of `PaperResult.dataset` that are not datasets.
 _NOT_DATASETS = ("average", "exaflops", "tpu_days")
 
 
@@ -27,10 +27,10 @@ class Reported:
     """The published accuracy of a model on the test split of a dataset.
 
     Args:
-        name: name of the row, for `--compare`.
+        name: name of this row, as in `--compare`.
         builder: name of the model's builder, as `builder_of` returns it.
         dataset: name of the dataset in `keras_vit.data.DATASETS`, `"objectnet"` or `"vtab"`.
-        accuracy: top-1 accuracy in percent; on VTAB the mean over its tasks.
+        accuracy: top-1 accuracy in percent; for `"vtab"` the mean over its tasks.
         std: standard deviation over runs, in percent, or `None`.
         source: the publication.
         image_size: side of the evaluated images, in pixels; `None` if not known.
@@ -49,13 +49,14 @@ class Reported:
         return f"{self.accuracy:.2f}{std} %"
 
     def compare(self, accuracy, image_size=None, central_crop_from=None):
-        """Return a line with a measured accuracy, the reported accuracy and their difference.
+        """Return a line of text with the measured and reported accuracy and their difference.
 
         Args:
             accuracy: the measured accuracy, from 0 to 1.
-            image_size: `(height, width)` of the evaluated images, shown if it differs.
-            central_crop_from: smaller side to which images were resized before a central crop,
-                shown if it is not `None`: the reported accuracies are on whole images.
+            image_size: `(height, width)` of the evaluated images, shown if it differs from the
+                reported size.
+            central_crop_from: smaller side to which images were resized before a central crop, or
+                `None`. It is shown, because the reported accuracies are on whole images.
 
         Returns:
             A string.
@@ -78,11 +79,12 @@ class Reported:
 
 
 def reported_rows(name):
-    """Return the accuracies of a table of the paper as `Reported` rows.
+    """Return the accuracies in a table of the paper as `Reported` rows.
+
+    Results that are not accuracies, and models that are not in this package, are left out.
 
     Args:
-        name: name of a table, such as `"Table 5"`. Results that are no accuracies, and models that
-            are not in this package, are left out.
+        name: name of a table, such as `"Table 5"`.
 
     Returns:
         A tuple of `Reported`.
@@ -102,7 +104,7 @@ def reported_rows(name):
 
 
 def published_builder(row):
-    """Return what `builder_of` returns for the model of a row of the catalog."""
+    """Return the `Reported.builder` of a published checkpoint, a row of the catalog."""
     if "vit_s16_i1k" not in row.url:
         return row.variant
     # Better plain ViT baselines (arXiv 2205.01580).
@@ -131,7 +133,7 @@ OF_OBJECTNET = tuple(row for row in reported_rows("text") if row.name.endswith("
 
 
 def find_reported(name: str) -> Reported:
-    """Return the row of Table 2, of ObjectNet or of a published checkpoint by its name.
+    """Find a row by its name: of Table 2, of ObjectNet, or of a published checkpoint.
 
     Args:
         name: such as `"ViT_L16/jft300m/cifar10"` or `"ViT_B16/augreg_imagenet2012_384"`.
@@ -140,7 +142,7 @@ def find_reported(name: str) -> Reported:
         A `Reported`.
 
     Raises:
-        ValueError: if there is no such row; the message lists the most similar names.
+        ValueError: if no row has the name; the message lists the most similar names.
 
     Example:
     >>> print(find_reported("ViT_L16/jft300m/cifar10"))
@@ -150,40 +152,41 @@ def find_reported(name: str) -> Reported:
     if name not in rows:
         nearest = difflib.get_close_matches(name, rows, cutoff=0)
         raise ValueError(
-            "`compare` must name a row that has a reported accuracy, such as "
+            "`compare` must be the name of a reported accuracy, such as "
             f"{', '.join(nearest)}. Received: {name!r}"
         )
     return rows[name]
 
 
-def check_meant(row, model, data, num_classes):
+def check_row_fits(row, model, data, num_classes):
     """Raise `ValueError` if a `Reported` row is for another model or dataset.
 
-    A dataset that is not in the table of datasets, such as a folder, may contain any images.
+    A dataset without a name in `DATASETS`, such as a folder, is assumed to be the row's dataset;
+    only its number of classes is compared.
     """
     kind, _ = find_kind(str(data))
     name = OBJECTNET if kind is not None and kind.name == OBJECTNET else data
     if name not in (*DATASETS, OBJECTNET):
         name = row.dataset
-    # ObjectNet has the labels of ImageNet.
+    # Labels of ObjectNet are numbers of ImageNet classes.
     labels = DATASETS.get("imagenet2012" if row.dataset == OBJECTNET else row.dataset)
     for aspect, actual, of_row in (
-        ("the model's architecture", builder_of(model), row.builder),
-        ("the dataset", name, row.dataset),
-        ("its number of classes", num_classes, labels and labels.num_classes),
+        ("architecture", builder_of(model), row.builder),
+        ("dataset", name, row.dataset),
+        ("number of classes", num_classes, labels and labels.num_classes),
     ):
         if actual != of_row:
             raise ValueError(
-                f"`compare` must name a row of {aspect}, {actual}. "
-                f"Received: {row.name!r}, of {of_row}"
+                f"`compare` must name a row with the {aspect} {actual}. "
+                f"Received: {row.name!r}, with the {aspect} {of_row}"
             )
 
 
 def reported_of_checkpoint(source, model, data):
-    """Return the `Reported` row of the published file that a model was loaded from, or `None`.
+    """Return the `Reported` row of the published checkpoint that a model was loaded from.
 
-    `source` is a name of the catalog or an address. The model must have the head and the image size
-    of the file.
+    `source` is the name of the checkpoint in the catalog, or its address. Return `None` if the
+    checkpoint has no row, or the model has another head or image size than the checkpoint.
     """
     for row, checkpoint in zip(OF_CHECKPOINTS, _WITH_ACCURACY, strict=True):
         if str(source) in (checkpoint.name, checkpoint.url) and row.dataset == data:
@@ -194,7 +197,10 @@ def reported_of_checkpoint(source, model, data):
 
 
 def builder_of(model):
-    """Return the name of a model's builder, with the options that change its outputs, or `None`."""
+    """Return the name of a model's builder, with options that differ from the builder's.
+
+    Return `None` if no builder fits.
+    """
     options = getattr(model, "options", None)
     row = options and match_variant(options)
     if row is None:

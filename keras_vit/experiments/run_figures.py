@@ -1,4 +1,4 @@
-"""Figures at the end of a run: confusion matrix and worst mistakes, or predicted patches."""
+"""Figures of a finished run: confusion matrix and worst mistakes, or predicted patches."""
 
 import importlib.util
 import pathlib
@@ -24,9 +24,9 @@ MOST_MISTAKES = 24
 def draw_run(workdir, data, loss, **options):
     """Draw the predictions of a run's model on its validation images.
 
-    For a classifier, `confusion.png` has the confusion matrix of the best model, and `mistakes.png`
-    the misclassified images with the largest losses, if there are any. For masked patches,
-    `masked_patches.png` has predicted patches.
+    For a classifier, `confusion.png` shows the confusion matrix of the best model. `mistakes.png`
+    shows the misclassified images with the largest losses, if any image is misclassified. For
+    masked patches, `masked_patches.png` shows predicted patches.
 
     Args:
         workdir: directory of the run, where the figures are written.
@@ -35,8 +35,8 @@ def draw_run(workdir, data, loss, **options):
         **options: as in `keras_vit.data.load`.
 
     Returns:
-        A list of the paths; empty without matplotlib, for other models, or if the images are
-        multi-label.
+        A list of the paths of the figures. It is empty without matplotlib, for other models, for
+        multi-label images, and in other processes than the first.
     """
     workdir = pathlib.Path(workdir)
     if not is_first_process() or not importlib.util.find_spec("matplotlib"):
@@ -63,7 +63,7 @@ def draw_run(workdir, data, loss, **options):
 
 
 def _images_at(dataset, indices):
-    """Return the images of a dataset at some indices, in the order of the indices."""
+    """Return the images of a dataset at the given indices, in the same order."""
     examples = enumerate(dataset.unbatch().as_numpy_iterator())
     images = {index: image for index, (image, *_) in examples if index in indices}
     return np.stack([images[index] for index in indices])

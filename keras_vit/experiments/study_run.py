@@ -1,4 +1,4 @@
-"""Run a study of the paper: train each setting with each seed, then tabulate and draw results."""
+"""Run a study of the paper: train each setting with each seed, and draw the results."""
 
 import dataclasses
 import importlib.util
@@ -35,7 +35,8 @@ from keras_vit.training.recipe import Recipe, find_recipe
 from keras_vit.training.starting_model import with_settings
 
 FIGURE = "study.png"
-# Titles of the measured columns; the other columns are fields of the recipe that were tuned.
+# From the columns of `results.csv` with measured values to their titles. Other columns have the
+# values of the recipe's fields that were tuned.
 _TITLES = {
     "images": "images",
     "exaflops": "exaFLOPs",
@@ -47,13 +48,13 @@ _TITLES = {
 
 @dataclasses.dataclass(frozen=True)
 class Images:
-    """The images of an experiment, on which models are trained and tested.
+    """The dataset of an experiment, on which models are trained and tested.
 
     Args:
         name: name of a dataset, as in `keras_vit.data.load`.
         classes: names of the classes to keep; all by default.
         data_dir: directory of TensorFlow Datasets.
-        fraction: share of the training images.
+        fraction: share of the training images to train on.
     """
 
     name: str
@@ -65,22 +66,22 @@ class Images:
         object.__setattr__(self, "name", absolute_name(self.name))
 
     def source(self, split="train"):
-        """Return the `Source` of a whole split, without the `fraction`."""
+        """Return the `Source` of a split: all of its images, not only the `fraction`."""
         return find_source(self.name, split, self.classes, self.data_dir)
 
     def conditions(self, splits=("train", "validation", "test")):
-        """Return a dictionary of what results depend on, with a digest of each split.
+        """Return a dictionary of what results depend on: arguments, and a digest of each split.
 
         Raises:
             ValueError: if a split cannot be loaded.
         """
-        # The order of `classes` has no effect.
+        # Sorted, because the order of `classes` has no effect.
         conditions = {"name": self.name, "classes": sorted(self.classes or ())}
         conditions |= {f"{split} digest": self.source(split).digest() for split in splits}
         return {**conditions, "fraction": self.fraction}
 
     def train(self, recipe, model, workdir, **options):
-        """Train on the images, or resume the run, and return its `Run`."""
+        """Train a model on the images, or resume its run, and return the `Run`."""
         images = {name: getattr(self, name) for name in ("classes", "data_dir", "fraction")}
         options = {"strategy": "none", "resume": True, **images, **options}
         return trainer.train(recipe, model, self.name, workdir, **options)
@@ -101,7 +102,7 @@ class Images:
 
 @dataclasses.dataclass
 class Plan:
-    """The arguments of `study`, with the defaults filled in."""
+    """The arguments of `study`, with defaults instead of missing values."""
 
     name: str
     recipe: Recipe | str
@@ -133,21 +134,20 @@ class Plan:
             self.data = next(iter(self.values), None)
         if self.data is None:
             raise ValueError(
-                f"The study {self.name!r} needs `data`, or `values` for the study 'datasets'. "
+                f"The study {self.name!r} needs `data`; the study 'datasets' needs `values`. "
                 "Received: None"
             )
         if self.name == "data-size" and self.fewshot_data is None:
             self.fewshot_data, self.fewshot_classes = self.data, self.classes
 
     def images(self, setting):
-        """Return the `Images` that a setting is trained on."""
+        """Return the `Images` to train a setting on."""
         return Images(setting.data or self.data, self.classes, self.data_dir, setting.fraction)
 
     @property
     def fewshot(self):
         """The `Images` for the few-shot accuracy, or `None`."""
-        options = self.fewshot_classes, self.data_dir
-        return self.fewshot_data and Images(self.fewshot_data, *options)
+        return self.fewshot_data and Images(self.fewshot_data, self.fewshot_classes, self.data_dir)
 
     @property
     def target(self):
@@ -162,27 +162,23 @@ class Plan:
         return [s for m in self.models for s in of_model(self.recipe, m, self.values)]
 
     def conditions(self):
-        """Return a dictionary of what the results depend on, besides the setting and the seed."""
+        """Return a dictionary of what the results depend on, except the setting and the seed."""
+        fewshot, target = self.fewshot, self.target
         conditions = {
             "study": self.name,
             "recipe": {**dataclasses.asdict(self.recipe), "seed": None},
             "tune": list(self.tune.items()),
-            "fewshot": None,
-            "finetune_data": None,
+            "fewshot": fewshot and {**fewshot.conditions(("train", "test")), "shots": self.shots},
+            "finetune_data": target and target.conditions(),
             "finetune": self.finetune and dataclasses.asdict(self.finetune),
         }
         for images in {setting.data: self.images(setting) for setting in self.settings}.values():
             whole = dataclasses.replace(images, fraction=1.0)
             conditions[f"data {images.name}"] = whole.conditions()
-        if self.fewshot:
-            fewshot = self.fewshot.conditions(("train", "test"))
-            conditions["fewshot"] = {**fewshot, "shots": self.shots}
-        if self.target:
-            conditions["finetune_data"] = self.target.conditions()
         return conditions
 
     def check(self):
-        """Raise `ValueError` for errors that would otherwise appear after the first runs."""
+        """Raise now the `ValueError`s that would otherwise be raised after the first runs."""
         check_integer("seeds", self.seeds, 1)
         if not self.settings:
             raise ValueError(
@@ -192,8 +188,8 @@ class Plan:
         pair = self.finetune, self.finetune_data
         if None in pair and (any(pair) or self.name in ("datasets", "pretraining")):
             raise ValueError(
-                "`finetune` and `finetune_data` must be given together, and for the studies "
-                f"'datasets' and 'pretraining'. Received: {pair}"
+                "`finetune` and `finetune_data` must be given together; the studies 'datasets' "
+                f"and 'pretraining' need them. Received: {pair}"
             )
         for setting in self.settings:
             variant = find_variant(setting.model)
@@ -202,15 +198,15 @@ class Plan:
                     f"`models` must have patches for the study {self.name!r}. "
                     f"Received: {setting.model}, a ResNet"
                 )
-            # Raise an error for wrong recipes, and for patches that do not tile the images.
+            # These lines raise an error for a wrong recipe, or patches that do not tile the images.
             recipes = [each.applied_to(self.recipe) for each in self.combinations(setting)]
             for recipe in filter(None, (*recipes, self.finetune)):
                 _ = variant.replace(image_size=recipe.image_size).grid
 
     def combinations(self, setting):
-        """Return a setting with each combination of the values of `tune`.
+        """Return copies of a setting, one for each combination of the values of `tune`.
 
-        For masked patches, which have no accuracy to choose by, return the setting alone.
+        For masked patches, which have no accuracy to choose by, return only the setting itself.
         """
         if not setting.applied_to(self.recipe).is_of_classes:
             return [setting]
@@ -229,56 +225,59 @@ def study(
     seeds: int = 3,
     **options: Any,
 ) -> list[dict]:
-    """Train models that differ in one thing by the same recipe, over several seeds.
+    """Train models that differ in one property, by the same recipe and with several seeds.
 
     The studies compare:
 
     - `"scaling"`: models.
     - `"data-size"`: shares of the training images, with the same number of steps.
     - `"datasets"`: pre-training sets.
-    - `"pretraining"`: pre-training on classes or masked patches, or none, before the same
+    - `"pretraining"`: pre-training on classes, on masked patches, or none, before the same
       fine-tuning.
     - `"optimizers"`: Adam and SGD.
-    - `"shapes"`: depth, width, MLP and patches.
+    - `"shapes"`: depth, width, width of the MLPs, and patch size.
     - `"positions"`: position embeddings.
     - `"poolings"`: class token, mean of the patches, and attention.
-    - `"axial"`: attention among all patches, and along rows and columns.
+    - `"axial"`: attention among all patches, or along rows and columns.
 
-    The directory gets `results.csv` with a row per run, the figure `study.png` if matplotlib is
-    installed, and the directories of the runs. The same call resumes a stopped study, and may add
-    seeds, models or values to it.
+    The study writes to `workdir`: `results.csv` with a row per run, the figure `study.png` if
+    matplotlib is installed, and the directories of the runs. The same call resumes a stopped study.
+    A later call may add seeds, models or values.
 
     Args:
         name: name of the study.
         recipe: a `Recipe`, or the name of a recipe.
         data: name of a dataset, as in `keras_vit.data.load`. Models are trained on its train split
             and tested on its test split. `None` for `"datasets"`, whose `values` are datasets.
-        workdir: path of a new directory, or of the same study.
-        models: names of variants, also with other sizes: `"ViT_Ti16(patch_size=4, depth=6)"`.
-        seeds: number of runs of each setting: with the recipe's seed and the following seeds.
+        workdir: path of a new directory, or of the directory of the same study.
+        models: names of variants, optionally with other sizes, such as
+            `"ViT_Ti16(patch_size=4, depth=6)"`.
+        seeds: number of runs of each setting, with the recipe's seed and the seeds after it.
         **options: `classes` and `data_dir` as in `keras_vit.data.load`.
-            `values` to compare: for `"data-size"` shares of the training images, by default
-            `(0.03, 0.1, 0.3, 1.0)`; for `"shapes"` factors of the sizes, by default `(0.5, 2.0)`;
-            for `"datasets"` names of the pre-training sets; for `"positions"`, `"poolings"`,
-            `"optimizers"`, `"pretraining"` and `"axial"` some of the kinds, such as `"none"` and
-            `"2-D, learned"`, by default all.
-            `tune`, dictionary from fields of the recipe, such as `"learning_rate"`, to values: each
-            setting is trained with all combinations and the first seed, and measured with the
-            combination that is best on the validation split; `tuning/results.csv` records all.
-            `fewshot_data`, a dataset for the few-shot accuracy, its `fewshot_classes` to keep, and
-            `shots`, the labelled images per class, by default 5. Without `fewshot_data`,
-            `"data-size"` uses `data`, whose images and labels the model has seen.
-            `finetune`, a `Recipe` or the name of a recipe, and `finetune_data`, `finetune_classes`
-            and `finetune_fraction`: the trained models are fine-tuned on these images, and tested
-            on the test split. `"datasets"` and `"pretraining"` need them.
+            `values`: what to compare. For `"data-size"`, shares of the training images, by default
+            `(0.03, 0.1, 0.3, 1.0)`; for `"shapes"`, factors of the sizes, by default `(0.5, 2.0)`;
+            for `"datasets"`, names of the pre-training sets; for `"positions"`, `"poolings"`,
+            `"optimizers"`, `"pretraining"` and `"axial"`, names such as `"none"` and
+            `"2-D, learned"`, by default all names.
+            `tune`: dictionary from fields of the recipe, such as `"learning_rate"`, to lists of
+            values. Each setting is trained with each combination of values and the first seed. The
+            combination with the best validation accuracy is used with all seeds.
+            `tuning/results.csv` has the accuracies of all combinations.
+            `fewshot_data`: dataset for the few-shot accuracy, with `fewshot_classes`, the classes
+            to keep, and `shots`, the number of labelled images per class, by default 5. The default
+            of `fewshot_data` for `"data-size"` is `data`, on which the model was trained.
+            `finetune`: a `Recipe`, or the name of a recipe, by which the trained models are
+            fine-tuned on `finetune_data` (with `finetune_classes` and `finetune_fraction`) and then
+            tested on its test split. `"datasets"` and `"pretraining"` need both.
 
     Returns:
-        A list of dictionaries, one per run: `setting`, `seed`, `exaflops`, `accuracy`; `images` for
-        `"data-size"`; and with the options above `fewshot`, `finetuned` and the chosen values of
-        `tune`. Accuracies are from 0 to 1; `None` stands for values that a setting does not have.
+        A list of dictionaries, one per run, with `setting`, `seed`, `exaflops` and `accuracy`; with
+        `images` for `"data-size"`; and with `fewshot`, `finetuned` and the chosen values of `tune`
+        if the options above are given. Accuracies are from 0 to 1. `None` stands for a value that a
+        setting does not have.
 
     Raises:
-        ValueError: if an argument is out of range, or the directory contains another study.
+        ValueError: if an argument is out of range, or `workdir` contains another study.
 
     Reference:
         Sections 4.3, 4.4 and 4.6, and appendices D.1 to D.6 of the ViT paper (arXiv 2010.11929).
@@ -301,7 +300,7 @@ def study(
 
 
 def choose_values(plan, setting):
-    """Return a setting with the values of `plan.tune` that are best on the validation images.
+    """Return a setting with the values of `plan.tune` that have the best validation accuracy.
 
     Each combination is trained once, with the first seed.
     """
@@ -319,7 +318,7 @@ def choose_values(plan, setting):
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A trained setting: the run, the number of training images, and the compute in exaFLOPs."""
+    """The run of a setting, its number of training images, and its compute in exaFLOPs."""
 
     run: trainer.Run
     num_images: int
@@ -327,12 +326,12 @@ class Trained:
 
 
 def measure_setting(plan, setting, seed):
-    """Train a setting with a seed, and return its columns of `results.csv` as a dictionary."""
+    """Train a setting with a seed, and return the results as a dictionary for `results.csv`."""
     trained = train_setting(plan, setting, seed)
     model, recipe = trained.run.model, trained.run.recipe
     row = {field: setting.tuned.get(field) for field in plan.tune}
     if plan.name == "data-size":
-        # The model with the best validation accuracy: early stopping, as in section 4.3.
+        # Measure the model with the best validation accuracy, the early stopping of section 4.3.
         model = load_trained(trained.run.workdir)
         row["images"] = trained.num_images
     row |= {"exaflops": trained.exaflops, "accuracy": None}
@@ -353,7 +352,7 @@ def train_setting(plan, setting, seed):
     recipe = dataclasses.replace(setting.applied_to(plan.recipe), seed=seed)
     images = plan.images(setting)
     source = images.source()
-    # Every share of the images gets the same number of steps and evaluations.
+    # Train with each share of the images for the same number of steps, and evaluate equally often.
     epoch_examples = source.num_examples
     if setting.is_scratch:
         recipe, images = from_scratch(plan, recipe, source), plan.target
@@ -365,7 +364,10 @@ def train_setting(plan, setting, seed):
 
 
 def from_scratch(plan, recipe, source):
-    """Return a recipe that trains on as many images as pre-training on a source and fine-tuning."""
+    """Return a recipe that trains on as many images as pre-training and fine-tuning together.
+
+    `source` has the images of the pre-training.
+    """
     images, target = 0, plan.target.source().subset(plan.target.fraction)
     for phase, phase_source in ((recipe, source), (plan.finetune, target)):
         epochs, steps = phase.epoch_lengths(phase_source.num_examples)
@@ -376,10 +378,10 @@ def from_scratch(plan, recipe, source):
 
 
 def finetune_setting(plan, setting, trained):
-    """Fine-tune a trained setting, and return a `Trained` with the compute of both trainings."""
+    """Fine-tune the model of a setting, and return a `Trained` with the compute of both runs."""
     before, source = trained.run, plan.target.source().subset(plan.target.fraction)
     recipe = dataclasses.replace(plan.finetune, seed=before.recipe.seed)
-    # Fine-tune the same weights that are measured.
+    # Fine-tune the weights that were measured: the EMA, if the recipe has one.
     last = LAST_MODEL if before.recipe.ema_momentum is None else AVERAGED_MODEL
     run = plan.target.train(recipe, str(before.workdir / last), before.workdir / "finetuning")
     exaflops = training_exaflops(recipe, setting.model, source, before.recipe) + trained.exaflops
@@ -389,8 +391,7 @@ def finetune_setting(plan, setting, trained):
 def training_exaflops(recipe, model, source, built_by):
     """Return the exaFLOPs of training a variant by a recipe on the images of a source.
 
-    `built_by` is the recipe that the model was built by, which differs from `recipe` if that
-    fine-tunes the model.
+    `built_by` is the recipe by which the model was built: in fine-tuning, that of the pre-training.
     """
     epochs, steps = recipe.epoch_lengths(source.num_examples)
     images = steps * recipe.batch_size
@@ -406,9 +407,9 @@ def _fewshot(plan, model, recipe):
 
 
 def summary_table(rows):
-    """Return columns and rows of strings: the means over the seeds of each setting.
+    """Return column titles, and rows of strings with the mean over the seeds of each setting.
 
-    Accuracies have the standard deviation (n - 1) too.
+    Accuracies are followed by their standard deviation (n - 1).
 
     Example:
     >>> summary_table([{"setting": "none", "seed": s, "accuracy": s / 4} for s in (1, 3)])

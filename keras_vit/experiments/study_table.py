@@ -1,4 +1,4 @@
-"""The table of studies: which settings each one compares. This file does not import Keras."""
+"""The table of studies: the settings that each study compares. It does not import Keras."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,13 +16,13 @@ class Setting:
     """One of the settings that a study compares.
 
     Args:
-        name: name of the setting in the table of results.
+        name: name of the setting in `results.csv`.
         model: name of a variant.
-        changes: dictionary of the recipe's fields that the setting changes.
-        fraction: share of the training images.
-        data: the dataset to train on; `None` for the study's dataset.
-        tuned: dictionary from fields of the recipe to values chosen on the validation images.
-        is_scratch: whether the model is trained only on the images of the fine-tuning.
+        changes: dictionary from fields of the recipe to the values in this setting.
+        fraction: share of the training images to train on.
+        data: name of the dataset to train on; `None` for the study's dataset.
+        tuned: dictionary from fields of the recipe to values chosen by validation accuracy.
+        is_scratch: whether the model is trained only on the fine-tuning images.
     """
 
     name: str
@@ -35,11 +35,11 @@ class Setting:
 
     @property
     def full_name(self):
-        """The name with the tuned values."""
+        """The name, followed by the tuned values."""
         return self.name + "".join(f", {field} {value:g}" for field, value in self.tuned.items())
 
     def applied_to(self, recipe):
-        """Return the recipe of the study with the fields of this setting."""
+        """Return a recipe with the changed and tuned values of this setting."""
         return dataclasses.replace(recipe, **self.changes, **self.tuned)
 
 
@@ -49,14 +49,14 @@ class Study:
 
     Args:
         source: the section of the paper.
-        name: name of the study in the command.
+        name: name of the study.
         title: title of the figure.
-        what: description of the settings, for the help.
-        needs_patches: `"yes"`, or empty if the models may be ResNets.
-        is_by_compute: `"yes"` if the figure shows the accuracy by the compute, or empty.
-        settings: function of a recipe, a model and the values that yields `Setting`s.
-        values: the values to compare by default.
-        parse: function that converts the text of a value.
+        what: description of what the study compares, for the help text.
+        needs_patches: `"yes"` if the models may not be ResNets, or empty.
+        is_by_compute: `"yes"` if the figure shows accuracy against compute, or empty.
+        settings: function of a recipe, the name of a model and `values` that yields `Setting`s.
+        values: default of the values to compare.
+        parse: function that converts a value from a string.
     """
 
     source: str
@@ -71,7 +71,11 @@ class Study:
 
 
 def _changing(kinds):
-    """Return a function that yields a setting per value; `kinds` maps values to changes."""
+    """Return a `Study.settings` function that yields a setting per value.
+
+    `kinds` is a dictionary from values to changes of the recipe, or to functions of the recipe that
+    return the changes.
+    """
 
     def settings(recipe, model, values):
         for value in values:
@@ -97,18 +101,18 @@ def _datasets(recipe, model, values):
 
 
 def _sgd(recipe):
-    """Return the settings of big_transfer: SGD with the learning rate 0.03 for 256 images."""
+    """Return the changes for SGD as in big_transfer: learning rate 0.03 per 256 images."""
     rate = 0.03 * recipe.batch_size / 256
     return {"optimizer": "sgd", "learning_rate": rate, "weight_decay": 1e-4}
 
 
 _OPTIMIZERS = {"Adam": {"optimizer": "adamw"}, "SGD": _sgd}
-# Fields that masked patches take from the recipe `masked_patches`.
+# Fields of the recipe `masked_patches` that pre-training on masked patches uses.
 _OF_MASKED_PATCHES = (
     *("loss", "decay", "boundaries", "weight_decay", "dropout", "pre_logits", "augmentation"),
     *("label_smoothing", "head_bias", "class_balance"),
 )
-# What a model has learned before it is fine-tuned.
+# From what a model learns before it is fine-tuned to the changes of the recipe.
 _PRETRAINING = {
     "from scratch": {},
     "masked patches": {f: getattr(RECIPES["masked_patches"], f) for f in _OF_MASKED_PATCHES},
@@ -122,7 +126,9 @@ def _pretraining(recipe, model, values):
         yield dataclasses.replace(setting, is_scratch=is_scratch)
 
 
-# As in appendix D.2, the patch size is divided by a factor. Heads keep their width.
+# From what is scaled to the options to multiply by a factor. The patch size is divided by the
+# factor, as in appendix D.2. The number of heads grows with the width, so that heads keep their
+# width.
 _SHAPES = {
     "depth": ("depth",),
     "width": ("embedding_dim", "num_heads"),
@@ -133,7 +139,7 @@ _SHAPES = {
 
 
 def _shapes(recipe, model, values):
-    """Yield a model, then the model with one or all of its sizes multiplied by each factor."""
+    """Yield a model, then copies of it with each of the `_SHAPES` scaled by each factor."""
     yield Setting(model, model)
     variant = find_variant(model)
     for name, sizes in () if is_resnet(variant) else _SHAPES.items():
@@ -148,7 +154,7 @@ def _scaled(variant, size, factor):
     if scaled != int(scaled) or scaled < 1:
         raise ValueError(
             f"`values` must leave {size}={value} of {variant.name} a whole number. "
-            f"Received: values with {factor:g}"
+            f"Received: the factor {factor:g}"
         )
     return int(scaled)
 
@@ -157,7 +163,7 @@ def _positions(kind, placement):
     return {"position_embedding": kind, "position_placement": placement}
 
 
-# The position embeddings of Table 8 of the paper, and sines and cosines.
+# The position embeddings in Table 8 of the paper, and in addition sines and cosines.
 POSITIONS = {
     "none": {"position_embedding": "none"},
     "1-D, learned": {"position_embedding": "learned"},
@@ -169,7 +175,7 @@ POSITIONS = {
     "relative": {"position_embedding": "relative"},
     "2-D, sines and cosines": {"position_embedding": "sincos2d"},
 }
-# Without a class token, which has no row and no column.
+# Both use the mean of the patches: a class token would be in no row and no column.
 _AXIAL = {
     "all patches": {"pooling": "gap", "axial": False},
     "axial": {"pooling": "gap", "axial": True},
@@ -179,7 +185,8 @@ _POOLINGS = {
     "mean of patches": {"pooling": "gap"},
     "attention": {"pooling": "map"},
 }
-# To add a study, add a row here and to `paper/studies.csv`; the command and its help follow.
+# The last fields of each `Study`. To add a study, add a row here and in `paper/studies.csv`; the
+# command `keras-vit study` and its help read both.
 _SETTINGS = {
     "scaling": (_models,),
     "data-size": (_data_sizes, (0.03, 0.1, 0.3, 1.0), float),

@@ -1,4 +1,4 @@
-"""Train with several seeds (`train_seeds`), or choose a learning rate among several (`sweep`)."""
+"""Train with several seeds (`train_seeds`), or choose one of several learning rates (`sweep`)."""
 
 import dataclasses
 import logging
@@ -21,7 +21,7 @@ from keras_vit.training.callbacks import NotFiniteError, find_best
 from keras_vit.training.recipe import Recipe, find_recipe
 from keras_vit.training.trainer import Run
 
-# Name of the setting in the rows of `train_seeds`.
+# Name of the only setting in the `results.csv` of `train_seeds`.
 _SETTING = "train"
 
 
@@ -30,8 +30,8 @@ class SeedResults:
     """The best values of a metric in runs with different seeds.
 
     Args:
-        metric: name of the metric, as in `best_of`; `None` without validation.
-        values: dictionary from seeds to the best values of the metric; `None` without validation.
+        metric: name of the metric, as in `best_of`; `None` without validation images.
+        values: dictionary from seeds to the best values of the metric, or to `None`.
     """
 
     metric: str | None
@@ -39,12 +39,12 @@ class SeedResults:
 
     @property
     def mean(self):
-        """The mean of the values, or `None`."""
+        """The mean of the values; `None` without validation images."""
         return statistics.mean(self.values.values()) if self.metric else None
 
     @property
     def std(self):
-        """The standard deviation (n - 1) of the values; `None` for fewer than two."""
+        """The standard deviation (n - 1) of the values; `None` for fewer than two values."""
         values = [*self.values.values()] if self.metric else []
         return statistics.stdev(values) if len(values) > 1 else None
 
@@ -61,30 +61,31 @@ def train_seeds(
     on_run: Callable | None = None,
     **options: Any,
 ) -> SeedResults:
-    """Train by a recipe with its seed and the following seeds, one run after the other.
+    """Train by a recipe several times, with its seed and the seeds after it.
 
-    The runs are in the directories `seed-0`, `seed-1` and so on. `results.csv` has, per seed, the
-    best value of the metric that selects the best model. Each run is the same as if it were trained
-    alone with its seed.
+    The runs are in the directories `seed-0`, `seed-1` and so on. `results.csv` has a row per seed,
+    with the best value of the metric that selects the best model. Each run has the same results as
+    a call of `keras_vit.training.train` with that seed.
 
     Args:
-        recipe: a `Recipe`, or the name of a row of `RECIPES`.
+        recipe: a `Recipe`, or a name in `RECIPES`.
         model: name or path of a model, as in `keras_vit.training.train`.
         data: name of a dataset.
-        workdir: path of a new or empty directory; or of the same runs, to resume them.
+        workdir: path of a new or empty directory, or of the directory of the runs to resume.
         seeds: number of runs.
         train: function with the arguments of `keras_vit.training.train` that returns a `Run`.
         resume: whether to resume the runs in `workdir`. Finished runs are not repeated. The number
-            of seeds may be larger than before; if it is smaller, `results.csv` keeps its rows.
+            of seeds may be larger than before. If it is smaller, the rows of other seeds stay in
+            `results.csv`.
         on_run: function that is called with the `Run` of each seed, or `None`.
         **options: further arguments of `train`.
 
     Returns:
-        `SeedResults` of these seeds.
+        The `SeedResults` of the `seeds` runs.
 
     Raises:
-        ValueError: if `seeds` is not positive, the model is built, or `workdir` has other files; or
-            as in `train`.
+        ValueError: if `seeds` is not positive, `model` is a built model, or `workdir` has other
+            files; or as in `train`.
 
     Reference:
         Table 2 of the ViT paper (arXiv 2010.11929): mean and standard deviation over three runs.
@@ -107,20 +108,20 @@ def train_seeds(
 
     def train_seed(recipe, seed):
         recipe = dataclasses.replace(recipe, seed=seed)
-        run = train(recipe, model, data, seed_directory(workdir, seed), resume=resume, **options)
+        run = train(recipe, model, data, workdir / f"seed-{seed}", resume=resume, **options)
         metric, value = best_of(run.history, run.recipe.monitor)
         if on_run is not None:
             on_run(run)
         return {} if metric is None else {metric: value}
 
     if keras.backend.backend() == "jax":
-        # Only the first process uses the directory, so the processes are joined before.
+        # Connect the processes now, because only the first one may write to `workdir`.
         distribution.join_processes()
     run_seeds = range(recipe.seed, recipe.seed + seeds)
     if distribution.is_first_process():
         conditions = {"recipe": {**dataclasses.asdict(recipe), "seed": None}}
-        # `repeat`, because the other processes cannot see which runs are recorded, and all must
-        # train together. To resume a finished run returns its results.
+        # All processes must train together, but the others cannot see which runs have a row. So
+        # repeat all runs: resuming a finished run only returns its results.
         settings = {_SETTING: recipe}
         rows = grid(settings, run_seeds, train_seed, workdir, conditions, resume, repeat=True)
     else:
@@ -129,23 +130,21 @@ def train_seeds(
     return SeedResults(metric, {row["seed"]: row.get(metric) for row in rows})
 
 
-def seed_directory(workdir, seed):
-    """Return the directory of the run with a seed."""
-    return pathlib.Path(workdir) / f"seed-{seed}"
-
-
 def finished_runs(path):
-    """Return the directories of finished runs of `train_seeds`; an empty list for other paths."""
+    """Return the directories of the finished runs in a `workdir` of `train_seeds`.
+
+    The list is empty for other paths.
+    """
     path = pathlib.Path(path).expanduser()
     rows = read_results(path / RESULTS)
     seeds = sorted(row["seed"] for row in rows if row["setting"] == _SETTING)
-    return [seed_directory(path, seed) for seed in seeds]
+    return [path / f"seed-{seed}" for seed in seeds]
 
 
 def best_of(history, monitor=None):
     """Return `(metric, value)`: the metric that selects the best epoch, and its best value.
 
-    Both are `None` without validation.
+    Both are `None` without validation images.
 
     Example:
     >>> best_of([{"val_accuracy": 0.5, "val_loss": 2.0}, {"val_accuracy": 0.4, "val_loss": 1.0}])
@@ -169,20 +168,24 @@ def sweep(
 ) -> tuple[Run, dict]:
     """Choose a learning rate on held-out images, then train with it on all images.
 
-    To choose, a run per learning rate trains on the split `train`, in a directory next to `workdir`
-    whose name ends with `-sweep`. The last run trains on `train+validation`, in `workdir`.
+    First, a run with each learning rate trains on the split `train`, in a directory next to
+    `workdir` whose name ends with `-sweep`. Then the last run trains with the best learning rate on
+    `train+validation`, in `workdir`.
 
     Args:
-        recipe: a `Recipe` with `learning_rates`, or the name of a row of `RECIPES`.
+        recipe: a `Recipe` with `learning_rates`, or a name in `RECIPES`.
         model: name or path of a model, as in `keras_vit.training.train`.
         data: name of a dataset.
-        workdir: path of a new or empty directory; or of the sweep to resume.
-        cache: as in `keras_vit.training.train`; each of the two splits has a separate file.
-        resume: whether to resume the sweep in `workdir`; if there is no sweep, a new one begins.
+        workdir: path of a new or empty directory, or of the directory of the sweep to resume.
+        cache: as in `keras_vit.training.train`. `train` and `train+validation` get separate files,
+            whose names begin with this path.
+        resume: whether to resume the sweep in `workdir`; if `workdir` has no sweep, a new sweep
+            begins.
         **options: further arguments of `keras_vit.training.train`.
 
     Returns:
-        `(run, accuracies)`: the last `Run`, and the dictionary of `choose_learning_rate`.
+        `(run, accuracies)`: the last `Run`, and a dictionary from learning rates to validation
+        accuracies, as in `choose_learning_rate`.
 
     Raises:
         ValueError: as in `choose_learning_rate` and `keras_vit.training.train`.
@@ -198,7 +201,7 @@ def sweep(
         more = {"split": split, "validation": validation, "cache": split_cache, "resume": resume}
         return trainer.train(recipe, model, data, workdir, metadata=metadata, **more, **options)
 
-    # The last run needs `workdir`: raise an error before the first run.
+    # If `workdir` cannot be used, raise an error now, not before the last run.
     RunDir(workdir, {}, resume, file=RUN_FILE).check()
     recipe, accuracies = choose_learning_rate(
         find_recipe(recipe),
@@ -207,49 +210,48 @@ def sweep(
         resume,
         _conditions(model, data, options),
     )
-    # The last run has no images to validate on.
+    # The last run has no validation images.
     recipe = dataclasses.replace(recipe, monitor=None, patience=None)
     recorded = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
     return train(recipe, workdir, "train+validation", None, sweep=recorded), accuracies
 
 
 def check_named(model):
-    """Raise `ValueError` for a built model, which the first of several runs would change."""
+    """Raise `ValueError` for a built model: the first of several runs would change its weights."""
     if isinstance(model, keras.Model):
         raise ValueError(
-            "`model` must be a name or a path, from which each run starts anew. "
+            "`model` must be a name or a path, so that each run starts from the same weights. "
             f"Received: the built model {model.name!r}"
         )
 
 
 def sweep_shortly(recipe, model, data, workdir, **options):
-    """Choose a learning rate in runs of a fifth of the steps, and return the recipe with that rate.
+    """Choose a learning rate in short runs, and return the recipe with that rate.
 
-    The runs are in the same directories as for `sweep`, and are always resumed. `options` are
-    arguments of `keras_vit.training.train`.
+    Each run has a fifth of the recipe's steps. The runs are in the same directories as for `sweep`,
+    and are always resumed. `options` are arguments of `keras_vit.training.train`.
     """
     steps = max(recipe.steps // 5, 20)
-    changes = {"steps": steps, "warmup_steps": max(steps // 10, 1), "patience": None}
 
     def train(recipe, workdir):
         return trainer.train(recipe, model, data, workdir, resume=True, **options).history
 
-    short = dataclasses.replace(recipe, **changes)
+    fast = dataclasses.replace(recipe, steps=steps, warmup_steps=max(steps // 10, 1), patience=None)
     directory, conditions = sweep_directory(workdir), _conditions(model, data, options)
-    chosen, accuracies = choose_learning_rate(short, train, directory, conditions=conditions)
-    logging.getLogger("keras_vit").info("chosen of %s: %g", accuracies, chosen.learning_rate)
+    chosen, accuracies = choose_learning_rate(fast, train, directory, conditions=conditions)
+    logging.getLogger("keras_vit").info("%g chosen of %s", chosen.learning_rate, accuracies)
     return dataclasses.replace(recipe, learning_rate=chosen.learning_rate)
 
 
 def _conditions(model, data, options):
-    """Return a dictionary of what the accuracies of a sweep depend on, besides the recipe."""
+    """Return a dictionary of what the accuracies of a sweep depend on, except the recipe."""
     names = ("classes", "fraction", "exclude", "dtype", "teacher", "keep_head")
     conditions = {name: str(options.get(name)) for name in names}
     return {"model": absolute_model_name(model), "data": absolute_name(data), **conditions}
 
 
 def sweep_directory(workdir):
-    """Return the directory of the runs that choose a learning rate, next to `workdir`."""
+    """Return the directory, next to `workdir`, of the runs that choose a learning rate."""
     return pathlib.Path(f"{workdir}-sweep")
 
 
@@ -260,25 +262,25 @@ def choose_learning_rate(
     resume: bool = True,
     conditions: dict | None = None,
 ) -> tuple[Recipe, dict]:
-    """Train with each of a recipe's learning rates, and choose the best.
+    """Train with each of a recipe's `learning_rates`, and choose the best rate.
 
     Args:
         recipe: a `Recipe` with `learning_rates`.
         train: function of a recipe and a directory that trains by the recipe in the directory, and
             returns a list of the metrics of each epoch.
-        workdir: path of a new or empty directory; or of the same choice, to resume it.
-        resume: whether `workdir` may contain a choice that was begun.
+        workdir: path of a new or empty directory, or of the directory of the same call, to resume.
+        resume: whether `workdir` may already contain runs of the same call.
         conditions: dictionary of everything else that the accuracies depend on, such as the model.
 
     Returns:
-        `(recipe, accuracies)`: the recipe with the learning rate that has the highest validation
-        accuracy in the last epoch (or the highest `monitor` of the recipe), the smallest of equal
-        ones; and a dictionary from learning rates to these accuracies, `None` for a rate that
-        diverged.
+        `(recipe, accuracies)`: the recipe with the chosen `learning_rate`; and a dictionary from
+        learning rates to accuracies, `None` for a rate that diverged. The chosen rate has the
+        highest validation accuracy (or the highest `monitor` of the recipe) in the last epoch; of
+        rates with equal accuracies, the smallest is chosen.
 
     Raises:
-        ValueError: if the recipe has no `learning_rates` or no loss of classes, or no accuracy is
-            measured on validation images.
+        ValueError: if the recipe has no `learning_rates`, its loss is not for classes of images, or
+            no validation accuracy is measured.
         NotFiniteError: if all rates diverge.
 
     Reference:
@@ -286,7 +288,7 @@ def choose_learning_rate(
     """
     if not recipe.learning_rates or not recipe.is_of_classes:
         raise ValueError(
-            "A sweep needs `learning_rates` to choose from, and classes. Received: a recipe with "
+            "A sweep needs `learning_rates`, and a loss for classes of images. Received: "
             f"learning_rates={recipe.learning_rates}, loss={recipe.loss!r}"
         )
     rates = {f"learning rate {rate}": rate for rate in sorted({*recipe.learning_rates})}
@@ -303,21 +305,21 @@ def choose_learning_rate(
 
 
 def choose(settings, seed, train, workdir, conditions, *, resume=True, monitor=None):
-    """Train with each setting, and choose one by its accuracy on validation images.
+    """Train with each setting, and choose the setting with the best validation accuracy.
 
     Args:
         settings: dictionary from names to settings.
-        seed: the seed of the runs, to be recorded.
+        seed: the seed of the runs, for `results.csv`.
         train: function of a setting that trains, and returns a list of the metrics of each epoch.
         workdir: path of the directory, as in `grid`.
         conditions: dictionary of everything else that the results depend on, as in `grid`.
-        resume: whether `workdir` may contain a choice that was begun.
-        monitor: name of the metric to choose by, unless it is a loss; the accuracy by default.
+        resume: whether `workdir` may already contain runs of the same call.
+        monitor: name of the metric to choose by; the accuracy if it is `None` or a loss.
 
     Returns:
         `(name, accuracies)`: the name of the setting with the highest accuracy at the end of
-        training, the first among equal ones; and a dictionary from names to accuracies, `None` for
-        a setting that diverged.
+        training (the first of settings with equal accuracies); and a dictionary from names to
+        accuracies, `None` for a setting that diverged.
 
     Raises:
         NotFiniteError: if all settings diverge.
@@ -329,12 +331,12 @@ def choose(settings, seed, train, workdir, conditions, *, resume=True, monitor=N
         except NotFiniteError as error:
             logging.getLogger("keras_vit").warning("%s", error)
             return {"accuracy": None}
-        # No loss: small losses are best, and they depend on label smoothing and mixing.
+        # Do not choose by a loss: losses depend on label smoothing and mixing.
         names = (monitor, "val_accuracy", "val_mean_average_precision")
         measured = [last[name] for name in names if name in last and "loss" not in name]
         if not measured:
             raise ValueError(
-                "A choice needs an accuracy on validation images. "
+                "To choose a setting, runs must measure an accuracy on validation images. "
                 f"Received: the metrics {', '.join(last)}"
             )
         return {"accuracy": measured[0]}
@@ -343,7 +345,5 @@ def choose(settings, seed, train, workdir, conditions, *, resume=True, monitor=N
     accuracies = {row["setting"]: row["accuracy"] for row in rows}
     measured = {name: value for name, value in accuracies.items() if value is not None}
     if not measured:
-        raise NotFiniteError(
-            f"One of the values to choose from must not diverge. Received: {', '.join(settings)}"
-        )
+        raise NotFiniteError(f"At least one run must not diverge. Received: {', '.join(settings)}")
     return max(measured, key=measured.get), accuracies

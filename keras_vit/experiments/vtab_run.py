@@ -1,4 +1,4 @@
-"""Fine-tune a model on the 19 tasks of VTAB-1k, and evaluate it: `vtab`."""
+"""`vtab` fine-tunes a model on the 19 tasks of VTAB-1k, and evaluates it on each."""
 
 import dataclasses
 import os
@@ -51,39 +51,41 @@ def vtab(
     keep_models: bool = False,
     compare: str | None = None,
 ) -> VtabResults:
-    """Fine-tune a model on each task of VTAB-1k, 1,000 images each, and evaluate it.
+    """Fine-tune a model on each task of VTAB-1k, and evaluate it.
 
-    The model is trained on the 1,000 images of a task, and evaluated once on its test split. If the
-    recipe has several `learning_rates`, each is tried on 800 of the images first, and the rate with
-    the best accuracy on the other 200 is chosen. The same call resumes where it was stopped, also
-    in the middle of a task.
+    The model is trained on the 1,000 images of a task, and evaluated once on the test split of the
+    task. If the recipe has several `learning_rates`, the model is first trained on 800 of the
+    images with each rate, and the rate with the best accuracy on the other 200 images is chosen.
+    After an interruption, the same call resumes, even in the middle of a task.
 
     Args:
         model: name of a variant, a checkpoint, a `.keras` file or a run's directory, as in
             `keras_vit.training.train`.
-        workdir: directory for `results.csv` and a run per task: a new directory or, to resume, the
-            directory of the same call.
+        workdir: directory for `results.csv` and a run per task and seed: a new directory or, to
+            resume, the directory of the same call.
         tasks: names of tasks (`"dtd"`, `"svhn"`, ...) or of groups (`"natural"`, `"specialized"`,
             `"structured"`); all 19 by default. Tasks can be added later in the same directory.
         recipe: a `Recipe`, or the name of a recipe.
-        seeds: number of runs of each task: with the recipe's seed and the following seeds.
+        seeds: number of runs of each task, with the recipe's seed and the seeds after it.
         datasets: dictionary from names of tasks to names of datasets, as in `keras_vit.data.load`,
-            with the splits train, validation and test; TensorFlow Datasets has the images of other
-            tasks.
+            with the splits train, validation and test. Tasks that are not in the dictionary are
+            loaded from TensorFlow Datasets.
         data_dir: directory of TensorFlow Datasets.
         dtype: dtype policy of the models.
-        strategy: as in `keras_vit.training.train`. VTAB runs in one process.
+        strategy: as in `keras_vit.training.train`, but for one process only.
         keep_models: whether to keep the models and states of finished tasks; by default they are
             deleted to save disk space.
-        compare: name of the row of Table 2 to compare with, such as `"ViT_L16/jft300m/vtab"`; by
-            default the row of the model, if it is a published file that the paper fine-tunes.
+        compare: name of the row of Table 2 to compare with, such as `"ViT_L16/jft300m/vtab"`. The
+            default is the model's row, if the model is a published checkpoint that the paper
+            fine-tunes.
 
     Returns:
-        `VtabResults` of these seeds, with all tasks that have a result in the directory.
+        The `VtabResults` of these seeds, with all tasks that have a result in `workdir`, even if
+        they are not in `tasks`.
 
     Raises:
         ValueError: if an argument is out of range, the data of a task cannot be loaded, or the
-            directory has results of other settings.
+            directory has results of a call with other settings.
 
     Reference:
         The VTAB paper (arXiv 1910.04867); section 4.1 of the ViT paper (arXiv 2010.11929).
@@ -106,25 +108,25 @@ def vtab(
     check_integer("seeds", seeds, 1)
     if process()[1] > 1:
         raise ValueError(
-            "VTAB must run in one process; start several with different `tasks`. "
+            "VTAB must run in one process; start separate processes with different `tasks`. "
             f"Received: {process()[1]} processes that train together"
         )
     workdir, recipe = pathlib.Path(workdir).expanduser().resolve(), find_recipe(recipe)
     if len({*recipe.learning_rates}) == 1:
-        # With one rate there is nothing to choose.
+        # With one rate, no runs are needed to choose it.
         rate = recipe.learning_rates[0]
         recipe = dataclasses.replace(recipe, learning_rate=rate, learning_rates=())
     datasets = {task: data for n, data in (datasets or {}).items() for task in find_tasks([n])}
     tasks, run_seeds = find_tasks(tasks), range(recipe.seed, recipe.seed + seeds)
     runs = _Runs(absolute_model_name(model), workdir, recipe, datasets, data_dir, dtype)
     with distribution.strategy(strategy).scope():
-        # Build a model first: a wrong one raises an error before datasets are downloaded.
+        # Build a model first, to raise an error for a wrong model before datasets are downloaded.
         num_classes = DATASETS[tasks[0]].num_classes
         row = find_row(runs.model, make_model(recipe, runs.model, num_classes, dtype), compare)
         done = accuracies_by_seed(workdir)
         for task in tasks:
             if any(task not in done.get(seed, ()) for seed in run_seeds):
-                # Load all data before the first training.
+                # Load all datasets before the first run, to raise an error now if one is missing.
                 runs.images(task).conditions(DATASETS[task].splits)
 
         def run(task, seed):
@@ -140,7 +142,7 @@ def vtab(
 
 
 def accuracies_by_seed(workdir):
-    """Return the results in a directory: per seed a dictionary from tasks to accuracies."""
+    """Return a dictionary from seeds to dictionaries from tasks to accuracies, in `workdir`."""
     rows = read_results(pathlib.Path(workdir) / RESULTS)
     accuracies = {seed: {} for seed in sorted({row["seed"] for row in rows})}
     for row in sorted(rows, key=lambda row: TASKS.index(row["setting"])):
@@ -150,7 +152,7 @@ def accuracies_by_seed(workdir):
 
 @dataclasses.dataclass(frozen=True)
 class _Runs:
-    """The runs of the tasks, with arguments of `vtab`."""
+    """The runs of a call of `vtab`, with its arguments."""
 
     model: str
     workdir: pathlib.Path
@@ -164,27 +166,25 @@ class _Runs:
         return Images(self.datasets.get(task, task), data_dir=self.data_dir)
 
     def conditions(self):
-        """Return a dictionary of what the results depend on, besides the task and the seed."""
-        recipe = {**dataclasses.asdict(self.recipe), "seed": None}
-        datasets = [(task, self.images(task).name) for task in sorted(self.datasets)]
-        conditions = {
+        """Return a dictionary of what the results depend on, except the task and the seed."""
+        return {
             "model": self.model,
             "dtype": self.dtype,
-            "recipe": recipe,
-            "datasets": datasets,
+            "recipe": {**dataclasses.asdict(self.recipe), "seed": None},
+            "datasets": [(task, self.images(task).name) for task in sorted(self.datasets)],
+            **{f"data {task}": self.images(task).conditions() for task in self.datasets},
+            **model_digest(self.model),
         }
-        conditions |= {f"data {task}": self.images(task).conditions() for task in self.datasets}
-        return {**conditions, **model_digest(self.model)}
 
     def train_and_test(self, task, seed):
-        """Return the accuracy on the test split, after training on all 1,000 images."""
+        """Train on all 1,000 images of a task, and return the accuracy on the test split."""
         images, directory = self.images(task), self._directory(task, seed)
 
         def train(recipe, workdir, split="train", validation="validation", **options):
             count = images.source(split).num_examples
             print(f"{task}: training on {count:,} images, learning rate {recipe.learning_rate:g}")
             options |= {"split": split, "validation": validation, "dtype": self.dtype, "keep": 1}
-            # `Images.train` uses the strategy "none": `vtab` has opened the scope for all tasks.
+            # `Images.train` uses the strategy "none", because `vtab` is in the scope of a strategy.
             return images.train(recipe, self.model, workdir, **options)
 
         recipe, metadata = dataclasses.replace(_for_task(self.recipe, task), seed=seed), {}
@@ -199,7 +199,7 @@ class _Runs:
         return images.accuracy(run.model, recipe)
 
     def clean_up(self):
-        """Delete the models and states of the recorded runs."""
+        """Delete the models and states of the runs that have a row in `results.csv`."""
         for row in read_results(self.workdir / RESULTS):
             run = self._directory(row["setting"], row["seed"])
             for directory in (run, sweep_directory(run)):
@@ -213,7 +213,7 @@ class _Runs:
 
 
 def _for_task(recipe, task):
-    """Return a recipe without crops and flips that would make the labels of a task wrong."""
+    """Remove crops and flips that would make the labels of a task wrong from a recipe."""
     changes = {} if DATASETS[task].crop else {"min_crop_area": None, "random_crop_from": None}
     if not DATASETS[task].flip:
         changes["flip"] = "never"
@@ -221,7 +221,7 @@ def _for_task(recipe, task):
 
 
 def find_tasks(names=()):
-    """Return tasks by names of tasks or groups, in the paper's order; all tasks without names."""
+    """Return the tasks of names of tasks or groups, in the paper's order; by default all tasks."""
     selected = set()
     for name in names:
         tasks = GROUPS.get(name) or {name, f"vtab/{name}"}.intersection(TASKS)

@@ -1,4 +1,4 @@
-"""Tables of accuracies on VTAB-1k as in the paper: per task, per group, and the mean of all."""
+"""Tables of accuracies on VTAB-1k as in the paper: per task, per group, and for all tasks."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from keras_vit.experiments.paper_results import paper_results
 from keras_vit.experiments.reported import TABLE_2, VTAB, builder_of, find_reported
 from keras_vit.training.recipe import RECIPES
 
-# Settings that change the results only by rounding and chance.
+# Fields of a recipe that change the results only by chance or rounding.
 _NEUTRAL = ("seed", "accumulation_steps", "remat")
 
 GROUPS = {
@@ -26,7 +26,10 @@ SOURCE = "Table 9 of the ViT paper (arXiv 2010.11929)"
 
 
 def _reported_tasks():
-    """Return a dictionary from rows of Table 2 (the means) to accuracies of Table 9 by task."""
+    """Return a dictionary from names of rows of Table 2 to dictionaries from tasks to accuracies.
+
+    Table 2 has the mean over all tasks, Table 9 the accuracies.
+    """
     accuracies = {}
     for result in paper_results("Table 9"):
         if result.dataset in TASKS:
@@ -35,24 +38,24 @@ def _reported_tasks():
     return accuracies
 
 
-# In percent.
+# The accuracies in Table 9, in percent.
 REPORTED = _reported_tasks()
 
 
 def mean_accuracies(accuracies):
-    """Return the means of the groups, and the mean over all tasks, which counts each task once.
+    """Return the mean accuracy of each group of tasks, and of all tasks.
 
     Args:
         accuracies: dictionary from tasks to accuracies.
 
     Returns:
-        A dictionary from `"natural"`, `"specialized"`, `"structured"` and `"VTAB-1k"` to
-        `(mean, tasks)`, over the tasks that have an accuracy; groups without such tasks are left
-        out.
+        A dictionary from `"natural"`, `"specialized"`, `"structured"` and `"VTAB-1k"` (all tasks)
+        to `(mean, tasks)`. Means are over the tasks in `accuracies`; groups without such a task are
+        left out.
 
     Reference:
         The VTAB paper (arXiv 1910.04867) and its `task_adaptation`: "average accuracy across all
-        tasks". The means in Table 9 of the ViT paper are these means over tasks, not over groups.
+        tasks". In Table 9 of the ViT paper, too, the means are over tasks, not over groups.
 
     Example:
     >>> means = mean_accuracies({"vtab/dtd": 0.25, "vtab/svhn": 0.75, "vtab/dmlab": 0.5})
@@ -68,19 +71,20 @@ def mean_accuracies(accuracies):
 
 
 def find_row(source, model=None, compare=None):
-    """Return the row of Table 2 to compare the results with.
+    """Return the row of Table 2 to compare the results of `vtab` with.
 
     Args:
-        source: name, path or address that the model was loaded from. A published checkpoint that
-            the paper fine-tunes has a row.
-        model: the model, whose architecture must match the row `compare`.
-        compare: name of a row, such as `"ViT_L16/jft300m/vtab"`; `None` to find it by `source`.
+        source: name, path or address that the model was loaded from.
+        model: the model, which must have the architecture of the row `compare`; not used without
+            `compare`.
+        compare: name of a row, such as `"ViT_L16/jft300m/vtab"`. `None` to find the row of the
+            published checkpoint `source`: there is a row if the paper fine-tunes the checkpoint.
 
     Returns:
         A `keras_vit.experiments.reported.Reported`, or `None`.
 
     Raises:
-        ValueError: if `compare` is no row for VTAB, or is for another architecture.
+        ValueError: if the row `compare` is not for VTAB, or is for another architecture.
 
     Example:
     >>> print(find_row("ViT_L16/imagenet21k"), find_row("ViT_Ti16"))
@@ -93,29 +97,30 @@ def find_row(source, model=None, compare=None):
     builder = builder_of(model)
     if row.dataset != VTAB or builder != row.builder:
         raise ValueError(
-            "`compare` must name a row of VTAB and of the model's architecture, "
+            "`compare` must name a row with the dataset VTAB and the model's architecture, "
             f"{builder or 'which is not in the paper'}. Received: {compare!r}"
         )
     return row
 
 
 def table_columns(reported=None):
-    """Return the columns of `table_rows`."""
+    """Return the titles of the columns of `table_rows`."""
     return ("task", "measured", *(("reported", "difference") if reported else ()))
 
 
 def table_rows(accuracies, reported=None):
-    """Yield a row for each task that has a result, then for the mean of each group and of all.
+    """Yield a row per task, then a row per mean: of each group, and of all tasks.
 
     Args:
         accuracies: dictionary from tasks to accuracies, from 0 to 1; or a list of such
             dictionaries, one per seed. With a list, cells have the mean and the standard deviation
-            (n - 1) over the seeds, for tasks that have a result with each seed.
-        reported: a row of `find_row` to compare with. The accuracies of tasks are from Table 9, and
-            means are over the tasks that have a result; the mean of all 19 is from Table 2.
+            (n - 1) over the seeds, and only tasks with a result for each seed have a row.
+        reported: the row that `find_row` returns, to compare with; or `None`. Its accuracies of
+            tasks are from Table 9. The mean of all 19 tasks is from Table 2; other means are
+            computed from Table 9, over the same tasks as the measured means.
 
     Yields:
-        Tuples of strings, for the columns `table_columns(reported)`.
+        Tuples of strings, with the columns of `table_columns(reported)`.
 
     Example:
     >>> for row in table_rows({"vtab/dtd": 0.75}, find_row("ViT_L16/imagenet21k")):
@@ -146,7 +151,10 @@ def table_rows(accuracies, reported=None):
 
 
 def describe_row(row, recipe):
-    """Return a line with the source of reported accuracies, and settings unlike the paper's."""
+    """Return a line with the source of the reported accuracies.
+
+    It names the fields of the recipe that differ from the paper's.
+    """
     paper, actual = dataclasses.asdict(RECIPES["finetune_vtab"]), dataclasses.asdict(recipe)
     changed = [name for name in paper if name not in _NEUTRAL and actual[name] != paper[name]]
     settings = f"; other settings than the paper's: {', '.join(changed)}" if changed else ""

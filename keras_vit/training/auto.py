@@ -24,17 +24,20 @@ from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipe import RECIPES, Recipe
 from keras_vit.training.starting_model import make_model
 
-# Images to train on, with repetitions, for fewer training images than each key: 500, 10,000 or
-# 20,000 steps of 512 images (`bit_hyperrule.py` of big_transfer), but at most `MOST_PASSES` passes.
+# From an upper limit of the number of training images to the number of images to train on, with
+# repetitions: 500, 10,000 or 20,000 steps of 512 images (`bit_hyperrule.py` of big_transfer).
 SEEN = {20_000: 500 * 512, 500_000: 10_000 * 512, math.inf: 20_000 * 512}
+# Limits of the number of passes over the training images.
 MOST_PASSES, FEWEST_PASSES = 100, 10
-# Fewest patches along a side without trained weights: 32 pixels in patches of 4.
+# Fewest patches along a side of the images of a model with random weights: 32 pixels in patches of
+# 4 pixels.
 FEWEST_PATCHES = 8
+# Default time limit on a CPU.
 CPU_MINUTES = 60
-# Factor of the time for evaluating and saving, and seconds for starting.
+# Evaluating and saving multiply the time of training by `OVERHEAD`; starting takes `START` seconds.
 OVERHEAD, START = 1.2, 30
-# A step is measured with `SMALL_BATCH` images; also with a whole batch, if that should take fewer
-# seconds than `SHORT_STEP`.
+# The time of a training step is measured with `SMALL_BATCH` images. If a step with the whole batch
+# should take less than `SHORT_STEP` seconds, it is measured instead.
 SMALL_BATCH, SHORT_STEP = 32, 2.0
 
 
@@ -43,7 +46,7 @@ class RuleInputs:
     """The properties of the data and the model that the rules depend on.
 
     Args:
-        counts: number of training images per class, without classes that have none.
+        counts: number of training images of each class that has any.
         side: median of the smaller sides of the images, in pixels.
         options: options of the model, as in `keras_vit.models.ImageModel`.
         is_pretrained: whether the model has trained weights.
@@ -67,10 +70,11 @@ class RuleInputs:
 
     @property
     def usual_size(self):
-        """The side in pixels to train at, unless the images are larger.
+        """Side in pixels of the training images, unless the images of the dataset are larger.
 
-        Trained weights keep their image size. With random weights, images are not enlarged, which
-        would cost time and add no detail, unless they have fewer than `FEWEST_PATCHES` patches.
+        A model with trained weights keeps its image size. For a model with random weights, small
+        images are enlarged only to `FEWEST_PATCHES` patches per side: a larger size would cost time
+        and add no detail.
         """
         size = max(self.options.image_size)
         if not self.is_pretrained:
@@ -78,7 +82,7 @@ class RuleInputs:
         return self.tiled(size)
 
     def tiled(self, size):
-        """Return the largest side up to `size` that the patches tile, at least one patch."""
+        """Round `size` down to a multiple of the patch size, at least one patch."""
         return max(int(size) // self._stride, 1) * self._stride
 
     @property
@@ -120,18 +124,19 @@ def _warmup_steps(inputs, settings):
     return min(max(settings["steps"] // 10, 1), 500)
 
 
-# The rules in the order in which they are applied: a setting, the function that returns its value
-# from the `RuleInputs` and the settings so far, and the reason to log. The crops and the learning
-# rate for few images were chosen on images of CIFAR-10 (`benchmarks/auto.py`).
+# The rules in the order in which they are applied: the name of a setting, a function that computes
+# the setting from the `RuleInputs` and the settings so far, and the reason to log. The crop area
+# and the learning rate for few images were chosen by experiments on CIFAR-10
+# (`benchmarks/auto.py`).
 RULES = (
-    ("batch_size", _batch_size, "the power of two for about 500 steps, from 32 to 512"),
-    ("steps", _steps, "BiT-HyperRule by the number of images, and at most 100 passes"),
+    ("batch_size", _batch_size, "a power of two that gives about 500 steps, from 32 to 512"),
+    ("steps", _steps, "BiT-HyperRule by the number of images, at most 100 passes"),
     ("warmup_steps", _warmup_steps, "a tenth of the steps, at most 500"),
-    ("image_size", _image_size, "the model's; less for small images, more for large ones"),
+    ("image_size", _image_size, "the model's size; less for small images, more for large images"),
     ("min_crop_area", _min_crop_area, "with few images, crops keep at least half of the area"),
-    ("class_balance", _class_balance, "rare classes are repeated if classes are uneven"),
-    ("monitor", _monitor, "the balanced accuracy selects the best model if classes are uneven"),
-    ("learning_rate", _learning_rate, "the paper's, or less for small batches"),
+    ("class_balance", _class_balance, "images of rare classes are repeated if class sizes differ"),
+    ("monitor", _monitor, "the balanced accuracy selects the best model if class sizes differ"),
+    ("learning_rate", _learning_rate, "the paper's rate, or a smaller one for small batches"),
 )
 
 
@@ -149,10 +154,10 @@ def auto_recipe(
 ) -> Recipe:
     """Choose the settings of a training run for a dataset, a model and this machine.
 
-    The number of steps and the batch size follow BiT-HyperRule; the resolution depends on the
-    images and the model. The size of a micro-batch is measured. Rare classes are repeated if
-    classes are uneven. The choices, the changes that meet the time limit, and an estimate of the
-    time are logged. Training by the returned recipe again repeats the run.
+    The number of steps and the batch size follow BiT-HyperRule. The image size depends on the
+    images and the model. Images of rare classes are repeated if class sizes differ. The number of
+    images that are computed at a time is found by measuring training steps. The log has the chosen
+    settings, what was changed to meet the time limit, and an estimate of the training time.
 
     Args:
         data: name of a dataset, as in `keras_vit.data.load`.
@@ -162,16 +167,16 @@ def auto_recipe(
         image_size: side of the images in pixels; by default it depends on the images and the model.
         split: name of the split to train on.
         may_freeze: whether the recipe may train only the head to meet the time limit. Pass `False`
-            with a teacher.
-        upright: whether photographs are turned upright, as in a `Recipe`.
+            if the model is trained with a teacher.
+        upright: whether photographs are turned upright, as in `Recipe`.
         **options: `classes`, `data_dir` and `exclude`, as in `keras_vit.data.load`.
 
     Returns:
         A `Recipe`.
 
     Raises:
-        ValueError: if there are fewer than two classes with two training images each, the images
-            are multi-label, there is no such model, or `minutes` or `image_size` is not positive.
+        ValueError: if fewer than two classes have two or more training images, the images are
+            multi-label, the model does not exist, or `minutes` or `image_size` is not positive.
 
     Reference:
         BiT (arXiv 1912.11370), section 3.3; Table 4 of the ViT paper (arXiv 2010.11929).
@@ -193,11 +198,11 @@ def find_rule_inputs(data, model, split="train", **options):
     source = load(data, split, 32, 1, **options).info.dataset.source
     if source.has_masks or source.is_multi_label:
         raise ValueError(
-            "`auto` needs images of one label each; `train segment` takes masks, `train finetune "
-            f"--loss sigmoid` several labels. Received: data={data!r}"
+            "`auto` needs images with one label each. Use `train segment` for masks, and `train "
+            f"finetune --loss sigmoid` for several labels per image. Received: data={data!r}"
         )
     _, counts = np.unique(source.labels(), return_counts=True)
-    # Raise an error now if there is no image to validate on.
+    # Raise an error now if there are no validation images.
     load(data, "validation", 32, 1, **options)
     sample = source.examples.shard(-(-source.num_examples // 64), 0)
     encoded = dataclasses.replace(source, examples=sample).encoded()
@@ -212,10 +217,13 @@ def find_rule_inputs(data, model, split="train", **options):
 
 
 def recipe_for_images(inputs, seed=0, image_size=None):
-    """Return the recipe before it is fitted to the machine; arguments as in `auto_recipe`."""
+    """Return the recipe for the images and the model, not yet adapted to this machine.
+
+    `seed` and `image_size` are the arguments of `auto_recipe`.
+    """
     settings = vars(RECIPES["finetune"])
     if not inputs.is_pretrained:
-        _log("the model has random weights: it is trained from scratch, by AdamW")
+        _log("the model has random weights: it is trained from scratch with AdamW")
         settings = {**vars(RECIPES["pretrain"]), "decay": "cosine", "epochs": None, "dropout": 0.0}
         settings |= {"pre_logits": False, "clip_norm": 1.0, "learning_rates": (3e-4, 1e-3, 3e-3)}
     counts = (
@@ -225,7 +233,7 @@ def recipe_for_images(inputs, seed=0, image_size=None):
         max(inputs.counts),
         inputs.side,
     )
-    _log("%d training images of %d classes, %d to %d of each, of %d pixels", *counts)
+    _log("%d training images of %d classes, %d to %d per class; median side %d pixels", *counts)
     for name, rule, reason in RULES:
         value = rule(inputs, settings)
         if name == "image_size" and image_size is not None:
@@ -236,14 +244,14 @@ def recipe_for_images(inputs, seed=0, image_size=None):
 
 
 def _in_epochs(steps):
-    """Round down to a multiple of 10, so that `Recipe.epoch_lengths` finds equal epochs."""
+    """Round down to a multiple of 10, which `Recipe.epoch_lengths` can divide into equal epochs."""
     return int(steps) // 10 * 10
 
 
 def _for_machine(recipe, inputs, model, minutes, may_freeze, smallest):
-    """Return the recipe that fits into the memory and the time of this machine.
+    """Adapt the recipe to the memory of this machine and to the time limit.
 
-    To meet the time limit, the image size may be reduced to `smallest`.
+    `smallest` is the image size to which images may be reduced to meet the time limit.
     """
     smaller = dataclasses.replace(recipe, image_size=min(recipe.image_size, smallest))
     _log("measuring the time of a training step")
@@ -259,20 +267,20 @@ def _for_machine(recipe, inputs, model, minutes, may_freeze, smallest):
         share = max(limit - START, 0) / (_estimate(chosen, inputs, per_pixel) - START)
         fewest = FEWEST_PASSES * inputs.num_images / recipe.batch_size
         steps = _in_epochs(share * chosen.steps)
-        # A head on random features learns nothing.
+        # A model with random weights is never frozen: its features are useless to the head.
         if steps >= max(fewest, 20) or not (inputs.is_pretrained and may_freeze):
             steps = max(steps, 20)
             gave_up.append(f"{recipe.steps - steps} of {recipe.steps} steps")
             chosen = dataclasses.replace(chosen, steps=steps, warmup_steps=max(steps // 10, 1))
         else:
-            gave_up.append("training all layers: the backbone is frozen")
+            gave_up.append("training of the backbone: only the head is trained")
             chosen = dataclasses.replace(chosen, freeze=True, accumulation_steps=1)
     estimate = _estimate(chosen, inputs, per_pixel)
     micro_batch = chosen.batch_size // chosen.accumulation_steps
     passes = chosen.steps * chosen.batch_size / inputs.num_images
-    _log("%d images at a time, %.1f passes", micro_batch, passes)
+    _log("%d images are computed at a time; %.1f passes over the images", micro_batch, passes)
     if gave_up:
-        text = "to meet the time limit of %g minutes it gives up %s"
+        text = "given up to meet the time limit of %g minutes: %s"
         _log(text, limit / 60, ", ".join(gave_up))
     more = ", more than the time limit" if estimate > limit else ""
     _log("about %.1f minutes on this machine (limit: `--minutes`)%s", estimate / 60, more)
@@ -280,10 +288,10 @@ def _for_machine(recipe, inputs, model, minutes, may_freeze, smallest):
 
 
 def _measure(recipe, model, num_classes):
-    """Return the size of a micro-batch and the seconds per image.
+    """Return the size of a micro-batch, and the seconds per image of a training step.
 
-    A short step of a small micro-batch is mostly overhead: then the whole batch is measured, or the
-    largest part of it that fits into the memory.
+    If the steps of a small micro-batch are short, they are mostly overhead. Then measure the whole
+    batch, halved until it fits into the memory.
     """
 
     def seconds(size):
@@ -302,7 +310,7 @@ def _measure(recipe, model, num_classes):
 
 
 def _accumulating(recipe, pixels):
-    """Return a recipe with accumulation, whose micro-batches have at most a number of pixels."""
+    """Return the recipe with micro-batches of at most `pixels` pixels, by gradient accumulation."""
     micro_batch = recipe.batch_size
     while micro_batch > 1 and micro_batch * recipe.image_size**2 > pixels:
         micro_batch //= 2
@@ -310,10 +318,11 @@ def _accumulating(recipe, pixels):
 
 
 def _estimate(recipe, inputs, seconds_per_pixel):
-    """Return the seconds of a run."""
+    """Estimate the seconds that a run takes."""
     seconds = seconds_per_pixel * recipe.image_size**2
     if recipe.freeze:
-        # A forward pass is a third of a step; the head takes almost no time.
+        # One forward pass of each image, a third of the time of a training step. Training the head
+        # takes almost no time.
         return START + inputs.num_images * seconds / 3 * OVERHEAD
     return START + recipe.steps * recipe.batch_size * seconds * OVERHEAD
 
@@ -330,8 +339,8 @@ def has_accelerator():
 def seconds_per_image(recipe, model, batch_size, steps=3):
     """Measure the time of a training step, per image.
 
-    The model is trained on noise, so pass a copy. The first step is not counted: the backend
-    compiles in it.
+    The model is trained on noise, so do not use it afterwards. The first step is not measured,
+    because the backend compiles the step in it.
     """
     rng = np.random.default_rng(0)
     images = rng.uniform(-1, 1, (batch_size, *model.input_shape[1:])).astype("float32")

@@ -1,7 +1,7 @@
-"""Callbacks for `model.fit`, in runs and without recipes: evaluate, log, measure, and stop early.
+"""Callbacks for `model.fit`, in a run by recipe or alone: evaluate, log, measure, and stop early.
 
-A callback with an `on_train_batch_end` makes Keras wait for the loss of every batch, unless it is
-`async_safe`: on JAX and torch, Keras then calls it in a thread.
+Keras waits for the loss of every batch if a callback has an `on_train_batch_end`. If the callback
+is `async_safe`, Keras calls it in a thread on JAX and torch, and does not wait.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ __all__ = ["EvaluateAverages", "LogOptimizer", "LogSpeed", "MeasureRegularly", "
 
 @contextlib.contextmanager
 def averaged_weights(model):
-    """Assign the EMA of its weights to a model inside a `with`, if its optimizer has one.
+    """Inside a `with`, let a model have the EMA of its weights, if its optimizer computes an EMA.
 
-    `keras.callbacks.SwapEMAWeights` swaps by adding and subtracting under TensorFlow, which changes
-    the last digits of the weights.
+    With TensorFlow, `keras.callbacks.SwapEMAWeights` would swap by adding and subtracting, which
+    changes the last digits of the weights.
     """
     weights = [to_numpy(v) for v in model.trainable_variables] if averages_of(model) else ()
     assign_averages(model)
@@ -42,14 +42,14 @@ def averaged_weights(model):
 
 
 def assign_averages(model):
-    """Assign the EMA of its weights to a model, if its optimizer has one."""
+    """Replace the weights of a model by their EMA, if its optimizer computes an EMA."""
     for variable, average in zip(model.trainable_variables, averages_of(model), strict=False):
         # A copy: JAX donates a variable's buffer to the training step.
         variable.assign(to_numpy(average))
 
 
 class EvaluateAverages(keras.callbacks.Callback):
-    """Evaluate the EMA of the weights, if the optimizer has one."""
+    """Evaluate the model with the EMA of its weights, if the optimizer computes an EMA."""
 
     def on_test_begin(self, logs=None):
         self._averaged = contextlib.ExitStack()
@@ -62,8 +62,9 @@ class EvaluateAverages(keras.callbacks.Callback):
 class LogOptimizer(keras.callbacks.Callback):
     """Log the learning rate, and the norm of the last gradients before they are clipped.
 
-    Only the optimizers of `keras_vit.training.optimizers` have the norm. The learning rate is that
-    of the next update, as in vit_jax and in Keras's TensorBoard.
+    The norm is logged only for the optimizers of `keras_vit.training.optimizers`, which store it.
+    The logged learning rate is the rate of the next update, as in vit_jax and in Keras's
+    TensorBoard.
     """
 
     def on_epoch_end(self, epoch, logs=None):
@@ -90,7 +91,8 @@ class LogSpeed(keras.callbacks.Callback):
         self._begin = self._end = None
 
     def on_train_batch_begin(self, batch, logs=None):
-        # In the first batch the step is compiled and prefetching starts.
+        # Start to measure at the second batch: in the first, the step is compiled and prefetching
+        # starts.
         if batch == 1:
             self._begin = self._now()
         self._batches = batch
@@ -106,15 +108,16 @@ class LogSpeed(keras.callbacks.Callback):
             logs["waiting_for_data"] = min((waited - self._begin[1]) / seconds, 1.0)
 
     def _now(self):
-        # This access waits until the device has computed all batches so far.
+        # Wait until the device has computed all batches so far.
         ops.convert_to_numpy(self.model.optimizer.iterations)
         return time.perf_counter() - self.paused(), self.waited()
 
 
 class LogProgress(keras.callbacks.Callback):
-    """Log the progress of an epoch every `seconds`, for output without a progress bar.
+    """Log the progress of an epoch every `seconds` seconds, for output without a progress bar.
 
-    `first` is the number of the epoch's batches that are done already, `total` the number of all.
+    `total` is the number of batches of an epoch. `first` is how many of them were trained on before
+    the run resumed.
     """
 
     def __init__(self, first: int, total: int, seconds: float = 60) -> None:
@@ -139,7 +142,7 @@ class NotFiniteError(ValueError):
 
 
 class CheckFinite(keras.callbacks.Callback):
-    """Raise `NotFiniteError` if the loss is not finite; `SaveState` also checks the gradients."""
+    """Raise `NotFiniteError` if the loss is not finite. `SaveState` checks the gradients."""
 
     async_safe = True
 
@@ -159,11 +162,13 @@ def check_finite_value(name, value):
 class StopEarly(keras.callbacks.Callback):
     """Stop a run after some epochs without a better model.
 
-    Keras's `EarlyStopping` counts from the start of a process. This callback counts in the metrics
-    of all epochs, so that a resumed run stops where an uninterrupted one does.
+    Keras's `EarlyStopping` counts epochs from the start of the process. This callback counts the
+    epochs before the run was resumed too, so that a resumed run stops at the same epoch as an
+    uninterrupted run.
 
     Args:
-        history: list of the metrics of the epochs so far; `SaveModels`, called before, adds to it.
+        history: list of the metrics of the epochs so far. `SaveModels`, which must come before this
+            callback, adds each epoch to the list.
         patience: number of epochs without a better model after which training ends.
         monitor: as in `find_best`.
     """
@@ -179,13 +184,13 @@ class StopEarly(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def is_over(self):
-        """Return whether `patience` epochs have passed since the best one."""
+        """Return whether `patience` epochs have passed since the best epoch."""
         passed = len(self.history) - 1 - find_best(self.history, self.monitor)
         return bool(self.history) and passed >= self.patience
 
 
 class StopAfterEpoch(keras.callbacks.Callback):
-    """Stop after one epoch; `was_stopped` is whether another callback had stopped the training."""
+    """Stop after one epoch. `was_stopped` is true if another callback stopped the training."""
 
     was_stopped = False
 
@@ -193,7 +198,8 @@ class StopAfterEpoch(keras.callbacks.Callback):
         self.was_stopped = self.model.stop_training
         self.model.stop_training = True
         optimizer = inner_optimizer(self.model)
-        # Keras's optimizers would replace the weights by their EMA at the end of `fit`.
+        # The run continues after this `fit`. With `use_ema`, Keras's optimizers would replace the
+        # weights by their EMA at the end of `fit`.
         self._use_ema, optimizer.use_ema = optimizer.use_ema, False
 
     def on_train_end(self, logs=None):
@@ -201,13 +207,13 @@ class StopAfterEpoch(keras.callbacks.Callback):
 
 
 def find_best(history, monitor=None):
-    """Return the index of the best epoch, the first among equal ones; -1 without epochs.
+    """Return the index of the best epoch, the first of equally good epochs; -1 without epochs.
 
     Args:
         history: list of dictionaries, the metrics of each epoch.
-        monitor: name of a metric; if it contains `loss`, smaller is better. By default the best
-            validation accuracy (or mean average precision) decides, then the validation loss.
-            Without validation the last epoch is the best.
+        monitor: name of the metric that decides; if the name contains `loss`, smaller is better. By
+            default the validation accuracy (or mean average precision) decides, and among equal
+            accuracies the validation loss. Without validation, the last epoch is the best.
 
     Example:
     >>> from keras_vit.training.callbacks import find_best
@@ -227,7 +233,7 @@ def _score(index, metrics, monitor):
         return (value if math.isfinite(value) else -math.inf,)
     if "val_loss" not in metrics:
         return (index,)
-    # Predictions of pixels have no accuracy.
+    # A run on masked patches with the loss `pixels` has no accuracy: the validation loss decides.
     quality = metrics.get("val_mean_average_precision", metrics.get("val_accuracy", 0.0))
     return (quality if math.isfinite(quality) else -math.inf, -loss)
 
@@ -235,8 +241,8 @@ def _score(index, metrics, monitor):
 class ChooseThresholds(keras.callbacks.Callback):
     """Log `val_mean_average_precision`, and choose the thresholds of a multi-label model.
 
-    Keras's metrics only approximate the precision, so each epoch passes over the validation images
-    again. The thresholds are set on `model`, which the run saves.
+    Keras's metrics only approximate the precision, so this callback computes the logits of all
+    validation images after each epoch. It sets `thresholds` of `model`, which the run saves.
     """
 
     def __init__(self, validation, model):
@@ -248,14 +254,14 @@ class ChooseThresholds(keras.callbacks.Callback):
         labels, logits = [], []
         with averaged_weights(self.model):
             for images, rows in self.validation.as_numpy_iterator():
-                # The last batch is filled: JAX would compile again for a smaller one.
+                # Fill the last batch: JAX would compile again for a smaller batch.
                 size = len(labels[0]) if labels else len(rows)
                 filled = np.resize(images, (size, *images.shape[1:]))
                 logits.append(np.asarray(self.model.predict_on_batch(filled))[: len(rows)])
                 labels.append(rows)
         labels, logits = np.concatenate(labels), np.concatenate(logits).astype("float64")
         if not labels.any():
-            raise ValueError("The validation images must have a label. Received: images without")
+            raise ValueError("The validation images must have labels. Received: no labels")
         logs["val_mean_average_precision"] = np.nan
         if np.isfinite(logits).all():
             precision = np.nanmean(average_precision(labels, logits))
@@ -264,20 +270,23 @@ class ChooseThresholds(keras.callbacks.Callback):
 
 
 class MeasureRegularly(keras.callbacks.Callback):
-    """Measure a model after every few updates of its weights, and at the end of training.
+    """Measure a model after every `every` updates of its weights, and at the end of training.
 
-    If the optimizer has an EMA of the weights, the EMA is measured. Each measurement restores the
-    weights and the random states, so training has the same results as without this callback.
+    If the optimizer computes an EMA of the weights, the model is measured with the EMA. Weights and
+    random states are restored after a measurement, so training has the same results as without this
+    callback.
 
     A run by recipe (`keras_vit.training.train(..., callbacks=[...])`) measures the model that it
-    saves, writes the measurements to `metrics.jsonl` and for TensorBoard, and resumes them.
+    saves, and writes the measurements to `metrics.jsonl` and for TensorBoard. A resumed run keeps
+    earlier measurements.
 
     Args:
         every: number of updates between two measurements.
         prepare: function that is called once with the model, such as a
-            `keras_vit.evaluation.FewshotAccuracy`. It returns a function without arguments, which
+            `keras_vit.evaluation.FewshotAccuracy`. It returns a function without arguments that
             measures the current model and returns a dictionary of numbers.
-        log_dir: directory for events of TensorBoard; `None` to write none. A run sets its own.
+        log_dir: directory for TensorBoard; `None` to write nothing. A run by recipe replaces it by
+            a directory in the run's directory.
 
     Attributes:
         rows: list of dictionaries, one per measurement: `step` (the number of updates) and the
@@ -285,8 +294,8 @@ class MeasureRegularly(keras.callbacks.Callback):
         seconds: seconds spent on measurements in this process.
 
     Raises:
-        ValueError: if `every` is not a positive integer; and in `model.fit`, if
-            `steps_per_execution` is not 1.
+        ValueError: if `every` is not a positive integer; or, from `model.fit`, if the model is
+            compiled with a `steps_per_execution` other than 1.
 
     Example:
     >>> model = keras_vit.vision_transformer(
@@ -311,25 +320,25 @@ class MeasureRegularly(keras.callbacks.Callback):
         self.rows = []
         self.seconds = 0.0
         self._measure = self._writer = None
-        # Set by a run.
+        # Set by a run by recipe.
         self._epochs = self._first_batch = self._on_row = None
 
     @property
     def settings(self):
-        """The settings of the measurements, a dictionary for JSON."""
+        """The settings of the measurements, a dictionary that JSON can store."""
         return {"every": self.every, **getattr(self.prepare, "settings", {})}
 
     def join_run(self, model, epochs, log_dir, rows, on_row):
         """Measure the model of a run, and call `on_row` after each measurement.
 
-        `epochs` is the number of epochs of the run, `rows` are its measurements so far.
+        `epochs` is the number of epochs of the run. `rows` are the measurements of the run so far.
         """
         self._prepare(model)
         self._epochs, self.log_dir, self._on_row = epochs, log_dir, on_row
         self.rows[:] = rows
 
     def begin_at(self, batch):
-        """Count batches from `batch` in the next `model.fit` of a run."""
+        """Let the next `model.fit` of a run count batches from `batch`."""
         self._first_batch = batch
 
     def leave_run(self):
@@ -374,7 +383,7 @@ class MeasureRegularly(keras.callbacks.Callback):
             self._measure = None
 
     def _prepare(self, model):
-        # Compiling a part of the model draws random numbers.
+        # `prepare` may compile a part of the model, which draws random numbers.
         with keeping_random_states():
             self._measure = self.prepare(model)
 
@@ -384,9 +393,9 @@ class MeasureRegularly(keras.callbacks.Callback):
         if not is_due or step <= self._last_step:
             return
         self._last_step = step
-        # On JAX this access writes the trained values to the variables.
+        # On JAX, reading `self.model` writes the trained values to the variables.
         model = self.model
-        # This access waits until the device has computed all batches so far.
+        # Wait until the device has computed all batches so far.
         ops.convert_to_numpy(model.optimizer.iterations)
         start = time.perf_counter()
         with keeping_random_states(), averaged_weights(model):

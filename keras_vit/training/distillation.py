@@ -9,20 +9,21 @@ from keras import ops
 from keras_vit.models.structure import check_classifier, has_distillation_token
 
 
-# `keras.distillation.Distiller` (Keras 3.15) ignores sample weights, evaluates the loss of the
-# teacher instead of the loss of the labels, and trains one output for both, where DeiT has two
-# heads. `LogitsDistillation` is used with other losses: Keras's divergence has no gradient where a
-# probability is below 1e-7, and the default loss compares the logits.
+# Why not `keras.distillation.Distiller` (Keras 3.15): it ignores sample weights, it evaluates the
+# loss of the teacher instead of the loss of the labels, and labels and teacher train the same
+# output, where DeiT has two heads. `LogitsDistillation` gets `SoftLoss` or `HardLoss`, because its
+# default loss compares the logits, and Keras's divergence has no gradient where a probability is
+# below 1e-7.
 class Distiller(keras.Model):
-    """A student and its frozen teacher, to be compiled with the loss of the labels.
+    """A student model and its frozen teacher. Compile it with the loss of the labels.
 
     The loss is `label_weight` times the loss of the labels, plus `1 - label_weight` times the loss
-    of the teacher. The loss of the teacher is the Kullback-Leibler divergence at a temperature,
-    times the squared temperature (soft), or the cross-entropy with the teacher's most likely class
-    (hard). The teacher gets the student's batch after crops and mixing, resized to the teacher's
-    image size. If the student has a distillation token, its class token learns the labels and the
-    distillation token learns the teacher's logits. Evaluation uses the student alone. Both models
-    return logits of the same classes.
+    of the teacher. With soft distillation, the loss of the teacher is the Kullback-Leibler
+    divergence at a temperature, times the squared temperature. With hard distillation, it is the
+    cross-entropy with the teacher's most likely class. The teacher gets the student's batch (after
+    crops and mixing), resized to the teacher's image size. If the student has a distillation token,
+    the class token learns the labels and the distillation token learns from the teacher. The
+    teacher is not used in evaluation. Both models return logits for the same classes.
 
     Reference:
         Hinton et al. (arXiv 1503.02531); DeiT (arXiv 2012.12877); function matching
@@ -43,7 +44,7 @@ class Distiller(keras.Model):
             self.trunk = keras.Model(student.inputs, student.get_layer("head").input)
 
     def call(self, images, training=None):
-        # Logits to learn the labels with, and logits to learn the teacher with.
+        # Return two outputs: logits for the loss of the labels, and for the loss of the teacher.
         if self.trunk is None:
             return (self.student(images, training=training),) * 2
         return self.student.get_layer("head").both(self.trunk(images, training=training))
@@ -87,10 +88,13 @@ class HardLoss(keras.losses.Loss):
 
 
 def check_teacher_settings(recipe, teacher):
-    """Check that a recipe can have a teacher, or has no settings of distillation without one."""
+    """Raise an error if a recipe and a teacher do not fit.
+
+    Without a teacher, the recipe may not change settings of distillation.
+    """
     if teacher is not None and (recipe.loss != "softmax" or recipe.freeze):
         raise ValueError(
-            "A `teacher` is for the loss 'softmax', and needs images, not features. Received: "
+            "A `teacher` needs the loss 'softmax', and a recipe without `freeze`. Received: "
             f"loss={recipe.loss!r}, freeze={recipe.freeze} and a teacher"
         )
     changed = recipe.changed(("distillation", "temperature", "label_weight"))
@@ -105,16 +109,17 @@ def distill(recipe, model, teacher, class_names):
     """Return the `Distiller` of a run, and the metadata to record about the teacher."""
     teacher_names, num_classes = getattr(teacher, "class_names", None), check_classifier(teacher)
     names = teacher_names or class_names
-    # Models may name ImageNet's classes by words, datasets by synsets, in the same order.
+    # A model may name ImageNet's classes by words, and a dataset by synsets such as n01440764. Both
+    # have the same order.
     are_words = [not re.fullmatch(r"n\d{8}", listed[0]) for listed in (names, class_names)]
     is_same = list(names) == list(class_names) or are_words == [True, False]
     has_thresholds = getattr(teacher, "thresholds", None) is not None
     if teacher is model or has_thresholds or num_classes != len(class_names) or not is_same:
         raise ValueError(
-            "`teacher` must be another model than the student, with one label per image and the "
+            "`teacher` must be another model than the student, for one label per image and the "
             f"dataset's {len(class_names)} classes {class_names!r:.300}. Received: the teacher "
-            f"{teacher.name!r} of {num_classes} classes, with the names {teacher_names!r:.300}"
-            f"{' and `thresholds` of several labels' if has_thresholds else ''}"
+            f"{teacher.name!r} with {num_classes} classes, named {teacher_names!r:.300}"
+            f"{', and `thresholds` for several labels' if has_thresholds else ''}"
         )
     if has_distillation_token(model) and not recipe.label_weight:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Strategies: on which devices, and in which processes, a model is trained."""
+"""Strategies: the devices and the processes that a model is trained on."""
 
 import contextlib
 import logging
@@ -15,14 +15,14 @@ STRATEGIES = {
     "jax": ("auto", "none", "data_parallel", "model_parallel"),
     "torch": ("auto", "none"),
 }
-# Environment variables with the number of processes, from Keras, Slurm and Open MPI.
+# Environment variables that contain the number of processes: of Keras, Slurm and Open MPI.
 PROCESS_COUNTS = (
     "KERAS_DISTRIBUTION_NUM_PROCESSES",
     "SLURM_STEP_NUM_TASKS",
     "OMPI_COMM_WORLD_SIZE",
 )
-# Axes along which a block's variables are sharded: heads, and the MLP's hidden width. The optional
-# part of the path is the name of a half of an axial block.
+# Axes along which a block's variables are sharded: the heads, and the MLP's hidden width. In an
+# axial block, the path has one more part: the attention is along rows or along columns.
 _TO_PARTS = r"block_\d+/(\w+/)?(attention/(query|key|value)|mlp/dense_0)"
 _FROM_PARTS = r"block_\d+/(\w+/)?(attention/output|mlp/dense_1)"
 BLOCK_LAYOUTS = {
@@ -33,27 +33,28 @@ BLOCK_LAYOUTS = {
 
 
 def strategy(name="auto", model_shards=None):
-    """Return the strategy whose `scope()` a model is built and trained in.
+    """Return a strategy. Build and train the model in its `scope()`.
 
-    With the JAX backend, processes of a launcher are joined: Slurm (`srun`), Open MPI, torchrun
-    (which sets `MASTER_ADDR`, `MASTER_PORT`, `WORLD_SIZE` and `RANK`), or any launcher that sets
-    `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES` and
-    `KERAS_DISTRIBUTION_PROCESS_ID`.
+    With the JAX backend, the processes that a launcher has started train together. The launchers
+    are Slurm (`srun`), Open MPI, torchrun (which sets `MASTER_ADDR`, `MASTER_PORT`, `WORLD_SIZE`
+    and `RANK`), and any launcher that sets `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
+    `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID`.
 
     Args:
         name: `"auto"` (all accelerators of the same kind), `"none"` (one device); with TensorFlow
-            `"mirrored"` (all GPUs of the machine) and `"tpu"`; with JAX `"data_parallel"` (all
-            devices of all processes) and `"model_parallel"` (one model or several on the devices of
-            each process).
-        model_shards: number of parts into which `"model_parallel"` divides each block; by default
-            the number of devices of a process. The number of heads and the width of the MLPs must
-            be multiples of it.
+            `"mirrored"` (all GPUs of the machine) and `"tpu"`; with JAX `"data_parallel"` (a copy
+            of the model on each device of all processes) and `"model_parallel"` (a copy of the
+            model is divided among `model_shards` devices of a process).
+        model_shards: number of devices among which `"model_parallel"` divides each block; by
+            default the number of devices of a process. The number of heads and the width of the
+            MLPs must be multiples of `model_shards`.
 
     Returns:
         A `tf.distribute.Strategy`, a `keras.distribution.Distribution`, or a `SingleDevice`.
 
     Raises:
-        ValueError: if the backend has no such strategy, or the machine lacks its devices.
+        ValueError: if the backend does not have the strategy, or the strategy does not fit the
+            devices and processes.
 
     Example:
     >>> with keras_vit.training.distribution.strategy("none").scope():
@@ -97,14 +98,14 @@ def _tensorflow_strategy(name):
 
     gpus = tf.config.list_logical_devices("GPU")
     if name == "tpu" or (name == "auto" and tf.config.list_physical_devices("TPU")):
-        # A TPU VM uses its own chips, unless `TPU_NAME` names others.
+        # The default "local" stands for the chips of this TPU VM.
         tpu = os.environ.get("TPU_NAME", "local")
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect(tpu)
         return tf.distribute.TPUStrategy(resolver)
     if name == "auto" and len(gpus) < 2:
         return SingleDevice()
     if not gpus:
-        logging.getLogger("keras_vit").warning("`mirrored` found no GPU: it trains on the CPU")
+        logging.getLogger("keras_vit").warning("`mirrored` found no GPU and trains on the CPU")
     devices = gpus or tf.config.list_logical_devices("CPU")
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 
@@ -114,11 +115,12 @@ def _jax_distribution(name, model_shards):
 
     devices = keras.distribution.list_devices()
     if name == "model_parallel":
-        # A process reads the images for its models, so no model may be spread over two processes.
+        # Each process loads the images for its copies of the model, so a copy may not be divided
+        # between two processes.
         owners = [device.process_index for device in jax.devices()]
         if owners != sorted(owners):
             raise ValueError(
-                "`model_parallel` needs the devices of a process one after the other. "
+                "`model_parallel` needs the list of devices to be in the order of the processes. "
                 f"Received: devices of the processes {owners}"
             )
         num_devices = len(devices) // process()[1]
@@ -138,18 +140,18 @@ def _jax_distribution(name, model_shards):
         )
     if name == "auto" and len(devices) == 1:
         return SingleDevice()
-    # Each process reads its share: see `load_training_data`.
+    # Keras must not divide the dataset: `load_training_data` loads the share of this process.
     return keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False)
 
 
 def join_processes():
-    """Join the processes that a launcher has started, if any; call it before any computation."""
+    """Connect the processes that a launcher has started, if any, before the first computation."""
     import jax
 
     if jax.distributed.is_initialized():
         return
     counts = [int(os.environ.get(variable) or 1) for variable in PROCESS_COUNTS]
-    # First torchrun, which Slurm may have started.
+    # Look for torchrun first: if Slurm has started torchrun, the variables of both are set.
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         keras.distribution.initialize(*_torchrun())
     elif max(counts) > 1:
@@ -159,26 +161,30 @@ def join_processes():
 def _torchrun():
     """Return the address of the first process, the number of processes and this one's rank."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    # torchrun listens at its port.
+    # torchrun uses the port itself.
     return f"{address}:{port + 1}", int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
 
 
 def is_first_process():
-    """Return whether this process is the first, which alone writes files."""
+    """Return whether this process is the first. Only the first process writes files."""
     return process()[0] == 0
 
 
 def is_spread(variable):
-    """Return whether a variable has parts on other processes' devices, which JAX cannot read."""
+    """Return whether some parts of a variable are only on devices of other processes.
+
+    JAX cannot convert such a variable to a NumPy array.
+    """
     if keras.backend.backend() != "jax":
         return False
     return not (variable.value.is_fully_addressable or variable.value.is_fully_replicated)
 
 
 def to_numpy(variable):
-    """Return a variable as an array.
+    """Return a variable as a NumPy array.
 
-    If it is spread, the devices of this process have all its parts: see `_jax_distribution`.
+    A variable that is divided among devices has all its parts on the devices of this process: see
+    `_jax_distribution`.
     """
     if not is_spread(variable):
         return ops.convert_to_numpy(variable)
@@ -189,7 +195,7 @@ def to_numpy(variable):
 
 
 def num_replicas():
-    """Return the number of replicas that share a batch, in the scope of a strategy."""
+    """Return the number of replicas that a batch is divided among, in the scope of a strategy."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         import tensorflow as tf
@@ -203,9 +209,9 @@ def num_replicas():
 
 
 def sum_over_replicas(values):
-    """Sum a list of tensors over the replicas of a `tf.distribute.Strategy`, if there are several.
+    """Sum each tensor of a list over the replicas of a `tf.distribute.Strategy`.
 
-    Return `(sums, num_replicas)`.
+    Return `(sums, num_replicas)`; with one replica or another backend `(values, 1)`.
     """
     if keras.backend.backend() != "tensorflow":
         return values, 1

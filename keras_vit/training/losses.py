@@ -1,4 +1,4 @@
-"""The losses of the recipes, and a metric that Keras lacks."""
+"""The losses of the recipes, and the metric `BalancedAccuracy`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,8 @@ from keras_vit.training.recipe import Recipe
 def sigmoid_cross_entropy(labels: Any, logits: Any) -> Any:
     """Return the cross-entropy of one sigmoid per class, for soft labels `(batch, classes)`.
 
-    The result `(batch,)` is the sum over the classes; Keras's `BinaryCrossentropy` is their mean.
+    The result has the shape `(batch,)` and is the sum over the classes. Keras's
+    `BinaryCrossentropy` returns the mean over the classes.
 
     Reference:
         `sigmoid_xent` in big_vision's `utils.py`.
@@ -35,7 +36,7 @@ def make_loss(recipe: Recipe, is_sparse: bool = True) -> Any:
 
 
 def masked_patch_loss(target: str = "mean_color") -> Any:
-    """Return the loss of a masked patch predictor, a mean over corrupted patches.
+    """Return the loss of a masked patch predictor: the mean over the corrupted patches.
 
     The sample weights of `keras_vit.data.mask_patches` select the corrupted patches.
 
@@ -53,18 +54,19 @@ class PixelCrossEntropy(keras.losses.Loss):
     """Cross-entropy of the softmax, a mean over all pixels of a batch.
 
     Labels are masks `(batch, height, width)`, predictions are logits
-    `(batch, height, width, num_classes)`. Pixels of the value 255 have the weight 0.
+    `(batch, height, width, num_classes)`. Pixels with the label 255 have no class and the weight 0.
 
-    `torch.nn.CrossEntropyLoss` divides by the sum of the weights in the batch instead. The mean of
-    that loss over parts of a batch (on several devices, or with accumulation) is not the loss of
-    the batch. To compensate, a run divides `class_weights` by the share of its training pixels that
-    have a class.
+    This loss divides by the number of pixels, also of those without a class. To compensate, a run
+    divides `class_weights` by the share of its training pixels that have a class.
+    `torch.nn.CrossEntropyLoss` divides by the sum of the weights in the batch instead. If a batch
+    is divided (among devices, or by accumulation), the mean of that loss over the parts is not the
+    loss of the batch.
 
     Args:
-        class_weights: weight of each class; `None` for 1.
+        class_weights: weight of each class; `None` for the weight 1.
 
     Raises:
-        ValueError: if the numbers of weights and classes differ.
+        ValueError: if the number of weights differs from the number of classes.
 
     Example:
     >>> from keras_vit.training.losses import PixelCrossEntropy
@@ -104,10 +106,10 @@ class PixelCrossEntropy(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class BalancedAccuracy(keras.metrics.Metric):
-    """Mean of the accuracies per class; classes without images are left out.
+    """Mean of the accuracies per class. Classes without images are left out.
 
-    Labels are class numbers `(batch,)` or soft labels `(batch, classes)`, which count as the class
-    with the largest value; predictions are logits `(batch, classes)`.
+    Labels are class numbers `(batch,)` or soft labels `(batch, classes)`. The class of a soft label
+    is the class with the largest value. Predictions are logits `(batch, classes)`.
 
     Args:
         num_classes: number of classes.

@@ -1,4 +1,4 @@
-"""Optimizers and learning-rate schedules: SGD and AdamW as in optax, and Keras's optimizers."""
+"""Learning-rate schedules and optimizers: SGD and AdamW as in optax, and Keras's optimizers."""
 
 import re
 from typing import Any
@@ -14,12 +14,12 @@ from keras_vit.training.recipe import MOMENTUM_DTYPES, PAPER_OPTIMIZERS, Recipe
 
 __all__ = ["SGD", "AdamW", "inner_optimizer", "make_optimizer"]
 
-# Last learning rate of the linear decay in `vit_jax/utils.py`.
+# Final learning rate of the linear decay, as in `vit_jax/utils.py`.
 LINEAR_END = 1e-5
-# As in big_vision's `utils.create_learning_rate_schedule`.
+# Timescale of the decay `"rsqrt"`, as in big_vision's `utils.create_learning_rate_schedule`.
 TIMESCALE = 10_000
-# Layers before the blocks. All other layers outside of blocks belong to the head, which layer-wise
-# decay leaves at the full learning rate.
+# Prefixes of the paths of variables before the blocks. All other variables outside of blocks belong
+# to the head, whose learning rate layer-wise decay does not reduce.
 BEFORE_BLOCKS = (
     *("root_", "stage_", "patch_embedding/", "corrupt_patches/", "register_tokens/"),
     *("distillation_token/", "class_token/", "position_embedding/", "pre_norm/"),
@@ -57,9 +57,9 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ReciprocalSquareRootDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Decay by the reciprocal square root of the steps, independent of the number of steps.
+    """Decay by the reciprocal square root of the step. It does not depend on the length of the run.
 
-    After `timescale` steps the learning rate is divided by the square root of 2.
+    After `timescale` steps the learning rate has been divided by the square root of 2.
 
     Reference:
         `rsqrt` of `create_learning_rate_schedule` in big_vision's `utils.py`; Scaling Vision
@@ -81,8 +81,8 @@ class ReciprocalSquareRootDecay(keras.optimizers.schedules.LearningRateSchedule)
 def learning_rate_schedule(decay, learning_rate, total_steps, warmup_steps, boundaries=()):
     """Return the learning-rate schedule of a recipe.
 
-    `total_steps` includes the warm-up. The decay `"linear"` ends at 1e-5; a smaller `learning_rate`
-    stays constant.
+    `total_steps` includes the warm-up. The decay `"linear"` ends at 1e-5; a `learning_rate` below
+    1e-5 stays constant.
     """
     schedules = keras.optimizers.schedules
     steps = total_steps - warmup_steps
@@ -103,27 +103,30 @@ def learning_rate_schedule(decay, learning_rate, total_steps, warmup_steps, boun
 class PaperOptimizer(keras.optimizers.Optimizer):
     """Base class of the paper's optimizers, with clipping, accumulation and EMA.
 
-    Keras's own versions differ: Keras clips each replica's gradients before it sums them, cannot
-    accumulate under `MirroredStrategy`, and with accumulation counts the steps of a schedule in
-    batches.
+    Keras's optimizers differ: they clip each replica's gradients before summing them, and cannot
+    accumulate under `MirroredStrategy`. With accumulation, they count each batch as a step of the
+    schedule; this class counts each update.
 
     Args:
-        learning_rate: float or `keras.optimizers.schedules.LearningRateSchedule` of the updates.
-        weight_decay: decoupled weight decay of kernels; it is multiplied by the learning rate.
+        learning_rate: float, or a `keras.optimizers.schedules.LearningRateSchedule`, a function of
+            the number of updates.
+        weight_decay: decoupled weight decay of kernels, before it is multiplied by the learning
+            rate.
         clip_norm: global norm at which gradients are clipped; `None` for no clipping.
-        layer_decay: ratio of a block's learning rate to that of the next block.
+        layer_decay: ratio of a block's learning rate to the learning rate of the next block.
         accumulation_steps: number of batches whose mean gradient makes one update.
         ema_momentum: momentum of an exponential moving average (EMA) of the weights over the
             updates; `None` for no EMA.
-        unfreeze_steps: number of updates after which the next block, from the last to the first, is
-            trained too. The layers after the blocks are trained from the start; with 0 all layers.
+        unfreeze_steps: number of updates after which one more block is trained, from the last to
+            the first. The layers after the blocks are trained from the start. With 0, all layers
+            are trained from the start.
         momentum_dtype: dtype in which the momentum is stored; `None` for the dtype of the
             variables. vit_jax and big_vision store it in `"bfloat16"`.
         name: name of the optimizer.
 
     Raises:
-        ValueError: if an argument is out of range; and in `build` with `layer_decay` or
-            `unfreeze_steps`, if the variables belong to no Transformer blocks.
+        ValueError: if an argument is out of range; or, from `build` with `layer_decay` or
+            `unfreeze_steps`, if no variable belongs to a Transformer block.
 
     Reference:
         Gradual unfreezing: ULMFiT (arXiv 1801.06146), section 3.3.
@@ -159,13 +162,12 @@ class PaperOptimizer(keras.optimizers.Optimizer):
 
     def build(self, variables):
         super().build(variables)
-        # A function, because Keras tracks the variables in a list attribute as the optimizer's.
+        # A function: Keras would count the variables of a list attribute as the optimizer's own.
         self.trained = lambda: variables
-        # Each replica assigns the same value.
+        # All replicas assign the same value, so the first one's is enough.
         self.gradient_norm = self.add_variable(
             (), dtype="float32", aggregation="only_first_replica", name="gradient_norm"
         )
-        # The layers after the blocks are at distance 0, the last block at 1.
         is_needed = self.layer_decay != 1 or self.unfreeze_steps
         self.distances = layer_distances(variables, is_needed)
         self.decays = [self.kernel_decay * (v.name in DECAYED) for v in variables]
@@ -182,7 +184,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
 
     @property
     def updates(self):
-        """Number of updates of the weights so far; `iterations` counts batches."""
+        """Number of updates of the weights so far. `iterations` counts batches."""
         return ops.floor_divide(self.iterations, self.accumulation_steps)
 
     @property
@@ -212,7 +214,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
             ]
         squares = [ops.sum(ops.square(ops.cast(grad, "float32"))) for grad in grads]
         self.gradient_norm.assign(ops.sqrt(sum(squares)))
-        # Keras sums over the replicas again.
+        # Keras sums over the replicas again, so divide by their number.
         super().apply([grad / num_replicas for grad in grads], variables)
 
     def update_step(self, gradient, variable, learning_rate):
@@ -240,13 +242,13 @@ class PaperOptimizer(keras.optimizers.Optimizer):
     def direction(self, gradient, index):
         """Return the direction of an update, before weight decay and learning rate.
 
-        `gradient` is clipped, and the mean over accumulated batches. `index` is the index of its
-        variable in the list that the optimizer was built with.
+        `gradient` is the mean over the accumulated batches, clipped. `index` is the index of the
+        variable in the list of variables that the optimizer was built with.
         """
         raise NotImplementedError
 
     def add_momentum(self, variables, name):
-        """Add a variable of `momentum_dtype` for each variable, with the same device layout."""
+        """Add a momentum of `momentum_dtype` for each variable, on the same devices."""
         if self.momentum_dtype is None:
             return self.add_optimizer_variables(variables, name)
         distribution = keras.distribution.distribution()
@@ -260,16 +262,16 @@ class PaperOptimizer(keras.optimizers.Optimizer):
             for variable in variables
         ]
 
-    def decay_of(self, factor):
-        """Return the factor as optax rounds it before it multiplies the stored momentum.
+    def round_factor(self, factor):
+        """Round the factor that multiplies the momentum, as optax does.
 
-        The factor gets the dtype of the momentum: in bfloat16, 0.9 is 0.8984375. Under XLA, the
-        product itself is not rounded.
+        optax casts the factor to the dtype of the momentum: in bfloat16, 0.9 is 0.8984375. Under
+        XLA, the product of factor and momentum is not rounded.
         """
         return float(ml_dtypes.bfloat16(factor)) if self.momentum_dtype == "bfloat16" else factor
 
     def _factor(self, index):
-        """Return the factor of a variable's learning rate in this update."""
+        """Return the number that multiplies the learning rate of a variable in this update."""
         distance = self.distances[index]
         factor = self.layer_decay**distance
         if not self.unfreeze_steps:
@@ -283,7 +285,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
     def _set(self, variable, value, otherwise=None):
         """Assign `value` if this batch is the last of an update, else `otherwise`.
 
-        `ops.where` selects the value: replicas cannot communicate inside a branch.
+        Use `ops.where`, not `ops.cond`: replicas cannot communicate inside a branch.
         """
         if self.accumulation_steps > 1:
             otherwise = ops.convert_to_tensor(variable) if otherwise is None else otherwise
@@ -291,18 +293,18 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         self.assign(variable, value)
 
     def get_config(self):
-        # The attributes of these two names belong to Keras.
+        # Keras uses attributes of these two names for something else.
         rate, decay = super().get_config()["learning_rate"], self.kernel_decay
         return {**constructor_arguments(self), "learning_rate": rate, "weight_decay": decay}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class SGD(PaperOptimizer):
-    """Gradient descent with optax's momentum.
+    """Gradient descent with momentum, as in optax.
 
-    optax accumulates gradients, and multiplies the sum by the learning rate of the step. Keras
-    accumulates gradients that are already multiplied by the learning rates of their steps. The
-    results differ while the learning rate changes, most in the warm-up.
+    optax adds gradients up, and multiplies the sum by the learning rate of the present step. Keras
+    multiplies each gradient by the learning rate of its step, and adds the products up. The results
+    differ while the learning rate changes, most in the warm-up.
 
     Reference:
         `optax.sgd`, the optimizer of vit_jax.
@@ -319,17 +321,18 @@ class SGD(PaperOptimizer):
 
     def direction(self, gradient, index):
         trace = ops.cast(self.traces[index], gradient.dtype)
-        trace = gradient + self.decay_of(self.momentum) * trace
+        trace = gradient + self.round_factor(self.momentum) * trace
         self._set(self.traces[index], trace)
         return trace
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class AdamW(PaperOptimizer):
-    """Adam with optax's epsilon, and decoupled weight decay.
+    """Adam with decoupled weight decay, and epsilon as in optax.
 
-    optax adds epsilon to the root of the second moment after bias correction. Keras adds it before
-    the correction, where its effect is up to 30 times larger in the first steps.
+    optax adds epsilon to the square root of the second moment after the bias correction. Keras adds
+    epsilon before the bias correction, which makes its effect up to 30 times larger in the first
+    steps.
 
     Reference:
         `optax.scale_by_adam`, the optimizer of big_vision.
@@ -357,12 +360,12 @@ class AdamW(PaperOptimizer):
 
     def direction(self, gradient, index):
         dtype = gradient.dtype
-        # In half precision, 0.999 would be 1 and epsilon 0.
+        # Compute in float32: half precision would round 0.999 to 1 and epsilon to 0.
         gradient, mean, square = (
             ops.cast(value, "float32")
             for value in (gradient, self.means[index], self.squares[index])
         )
-        mean = self.decay_of(self.beta_1) * mean + (1 - self.beta_1) * gradient
+        mean = self.round_factor(self.beta_1) * mean + (1 - self.beta_1) * gradient
         square = self.beta_2 * square + (1 - self.beta_2) * ops.square(gradient)
         self._set(self.means[index], mean)
         self._set(self.squares[index], ops.cast(square, dtype))
@@ -375,9 +378,9 @@ class AdamW(PaperOptimizer):
 def layer_distances(variables, is_needed=True):
     """Return the distance of each variable from the head, in blocks.
 
-    The head, the pooling and the last LayerNorm have the distance 0, the last block 1, and so on
-    down to the patch embedding (and the ResNet of a hybrid). Position embeddings at the beginning
-    of a block have the distance of the block.
+    The head, the pooling and the last LayerNorm have the distance 0, the last block has 1, the
+    block before it 2. The patch embedding (and the ResNet of a hybrid) has the largest distance.
+    Position embeddings that are added in a block have the distance of the block.
 
     Reference:
         BEiT (arXiv 2106.08254), `get_num_layer_for_vit` in its `optim_factory.py`.
@@ -388,8 +391,8 @@ def layer_distances(variables, is_needed=True):
     depth = max((int(block[1]) + 1 for block in blocks if block), default=0)
     if is_needed and not depth:
         raise ValueError(
-            "`layer_decay` and `unfreeze_steps` are for the Transformer blocks of a model of this "
-            "package. Received: a model whose trained variables are in no block"
+            "`layer_decay` and `unfreeze_steps` need a model of this package with Transformer "
+            "blocks. Received: a model with no trained variable in a block"
         )
     distances = []
     for variable, block in zip(variables, blocks, strict=True):
@@ -403,7 +406,7 @@ def layer_distances(variables, is_needed=True):
 def make_optimizer(
     recipe: Recipe, model: keras.Model, total_steps: int
 ) -> keras.optimizers.Optimizer:
-    """Build the optimizer of a recipe for a built model and a number of updates.
+    """Build the optimizer of a recipe for a built model and `total_steps` updates.
 
     Reference:
         Tables 3 and 4 of the ViT paper (arXiv 2010.11929).
@@ -424,11 +427,13 @@ def make_optimizer(
         )
     else:
         optimizer = _keras_optimizer(recipe, model, learning_rate)
-    # Keras would look at the dtype policy of `Distiller` alone, which is the global one.
+    # Keras itself would add loss scaling by the dtype policy of the compiled model, which is wrong
+    # for a `Distiller`: it has the global policy.
     if not computes_in_float16(model):
         return optimizer
     if recipe.accumulation_steps > 1:
-        # A batch whose gradients overflow is skipped, which would shift all later accumulations.
+        # Keras skips a batch whose gradients overflow. All later updates would then begin one batch
+        # late.
         raise ValueError(
             "`accumulation_steps` cannot be combined with float16; use `mixed_bfloat16`. "
             f"Received: accumulation_steps={recipe.accumulation_steps}"
@@ -441,13 +446,13 @@ def _keras_optimizer(recipe, model, learning_rate):
     if recipe.clip_norm and keras.backend.backend() == "tensorflow" and num_replicas() > 1:
         raise ValueError(
             "`clip_norm` on several replicas of TensorFlow needs the optimizer `adamw` or `sgd`: "
-            "others clip the gradients of each replica. "
+            "the other optimizers clip the gradients of each replica separately. "
             f"Received: clip_norm={recipe.clip_norm}, optimizer={recipe.optimizer!r}"
         )
     classes = {kind.lower(): getattr(keras.optimizers, kind) for kind in dir(keras.optimizers)}
     options = {"use_ema": True, "ema_momentum": recipe.ema_momentum} if recipe.ema_momentum else {}
     if recipe.optimizer == "muon":
-        # Muon trains some variables by AdamW.
+        # Muon trains some variables with AdamW.
         options["adam_weight_decay"] = recipe.weight_decay
     optimizer = classes[recipe.optimizer](
         learning_rate,
@@ -461,13 +466,13 @@ def _keras_optimizer(recipe, model, learning_rate):
 
 
 def inner_optimizer(model: keras.Model) -> keras.optimizers.Optimizer:
-    """Return the optimizer of a compiled model, which float16 wraps in loss scaling."""
+    """Return the optimizer of a compiled model, without the loss scaling that float16 adds."""
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)
 
 
 def averages_of(model: keras.Model) -> list:
-    """Return the EMA variables of a model's trainable variables, in the same order.
+    """Return the optimizer's variables that contain the EMA of a model's weights.
 
-    The list is empty if the optimizer has no EMA.
+    They are in the order of the trainable variables. The list is empty without an EMA.
     """
     return [v for v in inner_optimizer(model).variables if v.name.endswith("_average")]

@@ -1,4 +1,4 @@
-"""The settings of a training run (`Recipe`), their rules, and the table of recipes (`RECIPES`)."""
+"""The settings of a training run (`Recipe`), and the table of recipes (`RECIPES`)."""
 
 import dataclasses
 import itertools
@@ -19,7 +19,7 @@ from keras_vit.core.arguments import (
 from keras_vit.data.images.preprocessing import AUGMENTATIONS
 from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS, POSITION_PLACEMENTS
 
-# Optimizers that compute as optax does.
+# Optimizers of this package, which compute as optax does.
 PAPER_OPTIMIZERS = ("adamw", "sgd")
 # Names of classes of `keras.optimizers`.
 KERAS_OPTIMIZERS = (
@@ -27,14 +27,15 @@ KERAS_OPTIMIZERS = (
     *("nadam", "rmsprop", "schedulefreeadamw"),
 )
 OPTIMIZERS = (*PAPER_OPTIMIZERS, *KERAS_OPTIMIZERS)
-# Dtypes in which the paper's optimizers may store the momentum.
+# Dtypes in which `PAPER_OPTIMIZERS` may store the momentum.
 MOMENTUM_DTYPES = ("float32", "bfloat16")
 CLASS_LOSSES = ("softmax", "sigmoid")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
 FLIPS = ("never", "random", "always")
 BALANCES = ("none", "weights", "sampling")
 
-# Ranges of settings: a rule, a test of a value, and the fields.
+# Rules for single settings: the end of the error message, a test of the value, and the names of the
+# settings.
 RANGES = (
     (
         "be a whole number",
@@ -65,40 +66,40 @@ RANGES = (
     ("be whole numbers", lambda values: all(map(is_integer, values)), "boundaries"),
     ("be positive", lambda rates: all(0 < r < math.inf for r in rates), "learning_rates"),
 )
-# Settings that depend on another one: the fields, the other field, and its values with which the
-# fields may differ from their defaults.
+# Settings that may differ from their defaults only with some values of another setting: the names
+# of the settings, the name of the other setting, and these values.
 NEEDS = (
     (("label_smoothing",), "loss", ("softmax",)),
     (("segment_head",), "loss", (SEGMENTATION,)),
     (("head_bias", "freeze"), "loss", CLASS_LOSSES),
     (("class_balance",), "loss", (*CLASS_LOSSES, SEGMENTATION)),
     (("temperature",), "distillation", ("soft",)),
-    # Keras's optimizers accumulate too, but then count the steps of a schedule in batches.
+    # Keras's optimizers can accumulate, but would count each batch as a step of the schedule.
     (("accumulation_steps", "momentum_dtype"), "optimizer", PAPER_OPTIMIZERS),
     (("layer_decay", "unfreeze_steps"), "optimizer", PAPER_OPTIMIZERS),
     (("boundaries",), "decay", ("staircase",)),
 )
-# Other invalid combinations: a test that is true for such a recipe, the rule that the recipe
-# breaks, and the fields to show.
+# Other invalid combinations: a test that is true for an invalid recipe, the rule that it breaks,
+# and the settings to show in the error message.
 COMBINATIONS = (
     (
         lambda r: (r.epochs is None) == (r.steps is None),
-        "Exactly one of `epochs` and `steps` must be given (`--epochs`, `--steps`; None in Python)",
+        "Exactly one of `epochs` and `steps` must be given; the other must be None",
         ("epochs", "steps"),
     ),
     (
         lambda r: any(a >= b for a, b in itertools.pairwise((r.warmup_steps, *r.boundaries))),
-        "`boundaries` must rise, from more than `warmup_steps`",
+        "`boundaries` must rise, and be larger than `warmup_steps`",
         ("boundaries", "warmup_steps"),
     ),
     (
         lambda r: r.decay == "staircase" and not r.boundaries,
-        "`boundaries` must be given for a staircase",
+        '`decay="staircase"` needs `boundaries`',
         ("boundaries", "decay"),
     ),
     (
         lambda r: r.class_balance == "sampling" and not r.is_of_classes,
-        'Classes of pixels may have `class_balance="weights"`',
+        '`class_balance="sampling"` needs classes of images; classes of pixels can have "weights"',
         ("class_balance", "loss"),
     ),
     (
@@ -118,8 +119,8 @@ COMBINATIONS = (
     ),
     (
         lambda r: r.lora_rank and (r.freeze or r.segment_head == "mask"),
-        "`lora_rank` can be combined neither with `freeze` nor with the new decoder of "
-        '`segment_head="mask"`',
+        "`lora_rank` can be combined neither with `freeze` nor with the decoder that "
+        '`segment_head="mask"` adds',
         ("lora_rank", "freeze", "segment_head"),
     ),
 )
@@ -135,78 +136,84 @@ class Recipe:
         optimizer: `"adamw"` or `"sgd"` (momentum 0.9), which compute as optax does, or the name of
             another class of `keras.optimizers` in lower case, such as `"lion"` or `"muon"`.
         learning_rate: learning rate at the end of the warm-up.
-        decay: decay of the learning rate after the warm-up: linear or cosine to the end of
-            training, by the reciprocal square root of the steps (`"rsqrt"`), or piecewise constant
-            (`"staircase"`).
+        decay: decay of the learning rate after the warm-up: `"linear"` or `"cosine"` to the end of
+            training, `"rsqrt"` (reciprocal square root of the number of steps), or `"staircase"`
+            (piecewise constant, with `boundaries`).
         warmup_steps: number of steps in which the learning rate rises linearly from 0.
-        boundaries: steps of a staircase after which the learning rate is divided by 10.
+        boundaries: with the decay `"staircase"`, the numbers of steps after which the learning rate
+            is divided by 10.
         epochs: number of passes over the training split.
         steps: number of updates of the weights.
-        weight_decay: decoupled weight decay of kernels; it is multiplied by the learning rate.
-        loss: `"softmax"` or `"sigmoid"`, the cross-entropy of the softmax or of one sigmoid per
-            class; a target of masked patch prediction, `"mean_color"` (mean color of a patch),
-            `"downsized"` (colors of 4 x 4 parts) or `"pixels"`; or `"segmentation"`, the
-            cross-entropy of the softmax of each pixel.
-        label_smoothing: share of a label that is spread over all classes; softmax only.
-        head_bias: bias of a new head; with a sigmoid, -10 means that each class is rare.
+        weight_decay: decoupled weight decay of kernels, before it is multiplied by the learning
+            rate.
+        loss: for classes of images `"softmax"` or `"sigmoid"` (cross-entropy of the softmax, or of
+            one sigmoid per class); for masked patches the target to predict, `"mean_color"` (mean
+            color of a patch), `"downsized"` (mean colors of the 4 x 4 parts of a patch) or
+            `"pixels"`; for masks `"segmentation"` (cross-entropy of the softmax per pixel).
+        label_smoothing: share of a label that is spread over all classes; for the loss `"softmax"`.
+        head_bias: initial bias of a new head. With the loss `"sigmoid"`, -10 makes each class
+            improbable at the start.
         momentum_dtype: dtype in which the momentum of SGD, or the first moment of AdamW, is
-            stored: `"bfloat16"` as in vit_jax and big_vision, in half the memory; `None` for the
+            stored: `"bfloat16"` takes half the memory, as in vit_jax and big_vision; `None` for the
             dtype of the weights. `"adamw"` and `"sgd"` only.
         layer_decay: ratio of a block's learning rate to the learning rate of the next block.
             `"adamw"` and `"sgd"` only.
-        frozen_blocks: number of blocks, from the first, that are not trained. The layers before
-            them are not trained either.
-        lora_rank: rank of the matrices that are trained instead of the blocks (LoRA), see
+        frozen_blocks: number of blocks, counted from the first, that are not trained. If it is not
+            0, the layers before the blocks are not trained either.
+        lora_rank: rank of the matrices of LoRA, which are trained instead of the blocks, as in
             `keras_vit.enable_lora`; `None` to train the blocks.
-        lora_alpha: the product of the LoRA matrices is multiplied by it and divided by the rank;
-            `None` for the rank.
-        accumulation_steps: number of parts into which a batch is divided, to save memory; their
-            gradients are accumulated. `"adamw"` and `"sgd"` only.
+        lora_alpha: the product of the LoRA matrices is multiplied by `lora_alpha / lora_rank`;
+            `None` for the factor 1.
+        accumulation_steps: number of parts into which a batch is divided to save memory. The
+            gradients of the parts are accumulated. `"adamw"` and `"sgd"` only.
         remat: whether to recompute the activations of blocks in the backward pass, to save memory.
         ema_momentum: momentum of an exponential moving average (EMA) of the weights over the
-            updates; if given, evaluation uses the averaged weights.
-        clip_norm: global norm at which gradients are clipped.
-        dropout: dropout rate of a new model, or of a checkpoint of another project. A `.keras` file
-            keeps its rate; a ResNet has no dropout.
-        pre_logits: whether a new model has the hidden tanh layer of the pre-training head; a ResNet
-            has none.
+            updates, which evaluation uses; `None` for no EMA.
+        clip_norm: global norm at which gradients are clipped; `None` for no clipping.
+        dropout: dropout rate of a new model, or of a model from a checkpoint of another project. A
+            model from a `.keras` file keeps its dropout rate. A ResNet has no dropout.
+        pre_logits: whether the head of a new model has a hidden tanh layer, as in the paper's
+            pre-training. A ResNet has no such layer.
         pooling: pooling of a new model, as in `vision_transformer`.
         position_embedding: position embedding of a new model, as in `vision_transformer`.
         position_placement: where a new model adds its position embeddings, as in
             `vision_transformer`.
-        axial: whether the blocks of a new model are axial, as in `vision_transformer`; a ResNet has
-            none.
+        axial: whether the blocks of a new model are axial, as in `vision_transformer`. A ResNet has
+            no blocks.
         min_crop_area: smallest share of a training image's area in a random crop; `None` for no
             crop.
         random_crop_from: side of the square to which training images are resized before a random
-            part is cut out, instead of `min_crop_area`.
+            square of `image_size` is cut out, instead of a crop by `min_crop_area`; `None` for no
+            such crop.
         flip: whether training images are flipped left and right: never, at random, or always, as in
             big_transfer.
-        augmentation: further augmentation of training images, a row of `data.AUGMENTATIONS`.
+        augmentation: further augmentation of training images, a name in `data.AUGMENTATIONS`.
         upright: whether photographs are turned upright by their EXIF orientation, in training and
-            in evaluations of the run, except few-shot evaluation. By default they are used as
-            stored, as in vit_jax.
-        learning_rates: learning rates of a sweep, which chooses one on held-out images: with
-            `--sweep-lr` in `keras-vit train`, always in `keras-vit vtab`.
+            in evaluations of the run, except few-shot evaluation. By default photographs are used
+            as stored, as in vit_jax.
+        learning_rates: learning rates of which a sweep chooses one on held-out images.
+            `keras-vit vtab` always makes a sweep, `keras-vit train` only with `--sweep-lr`.
         seed: seed of weights, dropout, shuffling and augmentation.
-        monitor: metric of an epoch that selects the best model, such as `"val_loss"`,
+        monitor: metric that selects the model of the best epoch, such as `"val_loss"`,
             `"val_accuracy"` or `"val_balanced_accuracy"` (mean of the accuracies per class); by
-            default the accuracy, then the loss. If the name contains `loss`, smaller is better.
+            default the accuracy, and among equal accuracies the loss. If the name contains `loss`,
+            smaller is better.
         patience: number of epochs without a better model after which training ends; `None` to
             train to the end.
         class_balance: how classes are balanced: `"weights"` weights each image by the inverse of
-            its class's share, `"sampling"` repeats images so that an epoch has about equally many
-            of each class, `"none"` does neither.
+            the share of its class, `"sampling"` repeats images so that an epoch has about equally
+            many images of each class, `"none"` does neither.
         freeze: whether only the head is trained (linear probing), on features that are computed
             once, without crops, flips and augmentation.
-        unfreeze_steps: number of steps after which the next block, from the last to the first, is
-            trained too (gradual unfreezing). The head is trained from the start; with 0 all layers.
-            `clip_norm` limits the norm of all gradients. `"adamw"` and `"sgd"` only.
-        distillation: what a student learns from its teacher, if there is one: the probabilities
+        unfreeze_steps: number of steps after which one more block is trained, from the last to the
+            first (gradual unfreezing). The head is trained from the start. With 0, all layers are
+            trained from the start. `clip_norm` limits the norm of all gradients, including those
+            of frozen blocks. `"adamw"` and `"sgd"` only.
+        distillation: what the model learns from a teacher, if `train` gets one: the probabilities
             (`"soft"`), or the most likely class (`"hard"`).
-        temperature: temperature of the probabilities that a student learns.
-        label_weight: weight of the loss of the labels with a teacher; the loss of the teacher has
-            the remaining weight. 0 is function matching: labels are not used.
+        temperature: temperature of the teacher's and the model's probabilities.
+        label_weight: weight of the loss of the labels in training with a teacher; the loss of the
+            teacher has the weight `1 - label_weight`. 0 is function matching: labels are not used.
         segment_head: head of a segmenter, as in `keras_vit.segmenter`.
     """
 
@@ -258,7 +265,7 @@ class Recipe:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            # The choices of a setting that may be `None` are inside a union.
+            # If a setting may be `None`, its type is a union that contains the `Literal`.
             kinds = (field.type,) if value is None else (field.type, *typing.get_args(field.type))
             for kind in kinds:
                 if typing.get_origin(kind) is Literal:
@@ -292,15 +299,16 @@ class Recipe:
         return self.loss in CLASS_LOSSES
 
     def changed(self, names):
-        """Return the names of the fields, among `names`, that differ from their defaults."""
+        """Return those of the `names` whose settings differ from their defaults."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         return [name for name in names if getattr(self, name) != defaults[name]]
 
     def epoch_lengths(self, num_examples: int) -> tuple[int, int]:
         """Return the number of epochs, and of steps per epoch, for a number of examples.
 
-        A recipe in steps has epochs of equal length, because each epoch ends with an evaluation. An
-        epoch is at least one pass over the examples, and at least 100 steps or a tenth of all.
+        Each epoch ends with an evaluation. If the recipe sets `steps`, all epochs have the same
+        length: at least one pass over the examples, and at least 100 steps or a tenth of `steps`,
+        whichever is less.
 
         Returns:
             `(epochs, steps_per_epoch)`.
@@ -344,9 +352,9 @@ class RecipeRow:
 
 
 def recipe_from(settings):
-    """Return the `Recipe` of a dictionary from TOML or JSON, where lists stand for tuples.
+    """Return the `Recipe` of a dictionary that was read from TOML or JSON.
 
-    The string `"None"` stands for `None`, which TOML lacks.
+    Lists stand for tuples. The string `"None"` stands for `None`, because TOML has no `None`.
     """
 
     def as_setting(value):
@@ -373,7 +381,7 @@ RECIPES = {name: row.recipe for name, row in ROWS.items()}
 
 
 def find_recipe(recipe):
-    """Return the `Recipe` of an argument: a `Recipe`, a name in `RECIPES`, or a dictionary."""
+    """Return the `Recipe` that an argument stands for: a `Recipe`, a name, or a dictionary."""
     if isinstance(recipe, dict):
         return recipe_from(recipe)
     if not isinstance(recipe, Recipe) and recipe not in RECIPES:

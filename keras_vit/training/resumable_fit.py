@@ -1,4 +1,4 @@
-"""The directory of a training run, and the calls of `model.fit` that begin or resume the run."""
+"""Open the directory of a training run, and call `model.fit` to begin or resume the run."""
 
 import contextlib
 import dataclasses
@@ -38,14 +38,14 @@ from keras_vit.training.states import (
 from keras_vit.training.tasks import Task
 
 SKIPPED_FILE = "skipped.txt"
-# Copy of the file with the ids of excluded examples.
+# Copy of the file that the argument `exclude` names, with the ids of excluded examples.
 EXCLUDED_FILE = "excluded.txt"
 STATES = "states"
 TENSORBOARD = "tensorboard"
-# Directory of TensorBoard's events from `MeasureRegularly`.
+# Directory for TensorBoard with the measurements of `MeasureRegularly`.
 MEASURED = "measured"
-# Settings that may differ when a run is resumed: paths of files, whose contents have digests;
-# settings of the machine; and entries that are written at the end.
+# Settings that may differ when a run is resumed: paths of files (digests of the contents are
+# compared instead), settings that depend on the machine, and an entry that is written at the end.
 MAY_DIFFER = (
     *("data", "exclude", "data_dir", "cache", "max_skipped", "save_steps", "keep", "strategy"),
     *("model_shards", "objects", "keras", "backend", "has_ended"),
@@ -55,9 +55,9 @@ SCRATCH = (METRICS_FILE, TENSORBOARD, EXCLUDED_FILE)
 
 @contextlib.contextmanager
 def open_run(workdir, settings, may_differ=(), resume=False):
-    """Open the `RunDir` of a run in the first process, and a temporary one in each other process.
+    """Open the `RunDir` of a run; in other processes than the first, a temporary `RunDir`.
 
-    `may_differ` are names of settings that may differ, in addition to `MAY_DIFFER`.
+    `may_differ` has names of settings that may differ, in addition to `MAY_DIFFER`.
     """
     with contextlib.ExitStack() as stack:
         if not is_first_process():
@@ -78,16 +78,17 @@ def open_run(workdir, settings, may_differ=(), resume=False):
 
 
 def find_state(workdir, identity):
-    """Return the last state of a run, as `States.load`; `None` if no state was saved."""
+    """Return the last state of a run, as `States.load` does; `None` if no state was saved."""
     workdir = pathlib.Path(workdir).expanduser()
     state, metrics = States(workdir / STATES).load(), workdir / METRICS_FILE
-    # Metrics are written before the state, so a run without states may have one epoch of metrics.
+    # Metrics are written before the state. A run that stopped in between may have the metrics of
+    # one epoch (number 0) and no state.
     if state is None and metrics.exists() and '"epoch": 1,' in metrics.read_text(encoding="utf-8"):
         raise ValueError(
             "`workdir` must have the states of a run to be resumed. Received: workdir="
             f"{str(workdir)!r}, which has the metrics of several epochs and no states"
         )
-    # The other processes read no digests, so their identity differs.
+    # Only the first process computes digests of the images, so only its identity can be compared.
     if is_first_process() and state is not None and state[1]["run"] != identity:
         raise ValueError(
             "`workdir` must have the states of its own run. "
@@ -97,16 +98,17 @@ def find_state(workdir, identity):
 
 
 def for_evaluation(batches, batch_size):
-    """Pad to full batches, which all replicas can share; padding has the weight 0.
+    """Pad the last batch, so that it can be divided among all replicas.
 
-    `batch_size` is the number of images in a full batch of all processes.
+    Padding has the weight 0. `batch_size` is the number of images in the batches of all processes
+    together.
     """
-    # TensorFlow's strategies divide smaller batches.
+    # TensorFlow's strategies can divide a smaller batch.
     if batches is None or keras.backend.backend() != "jax" or num_replicas() == 1:
         return batches
     num_batches = -(-batches.info.dataset.num_examples // batch_size)
-    # Keras divides the loss by the number of images, not by the sum of their weights. A pass over
-    # the images counts those that can be decoded.
+    # Keras divides the loss by the number of images with padding, so give the other images a larger
+    # weight. They must be counted, because some images may not be decodable.
     weight = num_batches * batch_size / sum_over_processes(count_images(batches))
     return pad(batches, batch_size // process()[1], num_batches, weight)
 
@@ -115,8 +117,8 @@ def for_evaluation(batches, batch_size):
 class ResumableFit:
     """Train a run from its start or from a state.
 
-    `task` has a compiled model, which shares its weights with `model`, the one to save. The states
-    contain the measurements of the `MeasureRegularly` among the `callbacks`.
+    The model of `task` is compiled. It shares its weights with `model`, which is saved. The states
+    contain the measurements of each `MeasureRegularly` in `callbacks`.
     """
 
     recipe: object
@@ -139,7 +141,7 @@ class ResumableFit:
 
     @functools.cached_property
     def evaluated(self):
-        """The batches to validate on, with the same number of images for each replica."""
+        """The validation batches, padded so that each replica gets the same number of images."""
         datasets = [] if self.validation is None else [self.validation]
         with explaining_errors(*datasets):
             return for_evaluation(self.validation, self.batch_size)
@@ -158,7 +160,7 @@ class ResumableFit:
         self.train = self.task.train.from_step(batch, skip).batches()
         is_over = any(stop.is_over() for stop in self._stopping())
         if done:
-            # The rest of the epoch in which the run was stopped.
+            # Train the rest of the epoch in which the run was stopped.
             rest = StopAfterEpoch()
             self._fit(batch, callbacks, [rest])
             is_over = rest.was_stopped
@@ -170,7 +172,10 @@ class ResumableFit:
             self._fit(batch, callbacks)
 
     def _restore(self, state):
-        """Return the batch to resume after, the images skipped so far, and callbacks to add."""
+        """Restore a state, if there is one.
+
+        Return the number of batches so far, the images skipped so far, and callbacks to add.
+        """
         if state is None:
             return 0, [], []
         arrays, metadata = state
@@ -191,11 +196,11 @@ class ResumableFit:
         return [callback for callback in self.callbacks if isinstance(callback, MeasureRegularly)]
 
     def _join_measurements(self, state):
-        """Pass the model and earlier measurements to the callbacks that measure."""
+        """Pass the model and the measurements in the state to each `MeasureRegularly`."""
         measuring = self._measuring()
         earlier = state[1]["measurements"] if state and measuring else [[]] * len(measuring)
         for number, (callback, rows) in enumerate(zip(measuring, earlier, strict=True)):
-            # TensorBoard reads one file at a time in each directory.
+            # Each callback needs its own directory: TensorBoard reads one file at a time in each.
             name = f"{MEASURED}_{number}" if number else MEASURED
             log_dir = self.run.path / TENSORBOARD / name
             callback.join_run(self.model, self.epochs, log_dir, rows, self._write_metrics)
@@ -210,11 +215,12 @@ class ResumableFit:
         timed = TimedDataset(self.train)
         verbose = self.verbose
         if verbose == "auto":
-            # In a log file, a progress bar would be thousands of lines.
+            # Without a terminal, a progress bar would write thousands of lines.
             verbose = 1 if sys.stdout.isatty() else 2
         tensorboard = keras.callbacks.TensorBoard(self.run.path / TENSORBOARD, write_graph=False)
         progress = keras.callbacks.ProgbarLogger()
-        # TensorBoard writes only after epochs; Keras calls its default `ProgbarLogger` in a thread.
+        # Keras may call both in a thread: TensorBoard writes only after epochs, and Keras calls its
+        # own `ProgbarLogger` in a thread too.
         tensorboard.async_safe = progress.async_safe = True
         log_progress = LogProgress(batch % self.batches_per_epoch, self.batches_per_epoch)
         for callback in measuring:
@@ -224,7 +230,7 @@ class ResumableFit:
             CheckFinite(),
             EvaluateAverages(),
             *([ChooseThresholds(self.validation, self.model)] if task.measures_precision else []),
-            # Before the callbacks that add values for the curves, which its lines leave out.
+            # Before the callbacks that add values to `logs`, because it shows all values of `logs`.
             progress,
             *([log_progress] if verbose == 2 and is_first_process() else []),
             LogOptimizer(),
@@ -240,9 +246,10 @@ class ResumableFit:
                 predictor=task.predictor,
             ),
             *self._stopping(),
-            # After `StopEarly`, to measure the last epoch; before `SaveState`, to be in the state.
+            # `MeasureRegularly` comes after `StopEarly`, to see that an epoch is the last, and
+            # before `SaveState`, which saves the measurements.
             *self.callbacks,
-            # `StopAfterEpoch` comes last: its stop is not the end of the run.
+            # `StopAfterEpoch` comes after them: when it stops `fit`, the run continues.
             *last_callbacks,
         ]
         saving = SaveState(

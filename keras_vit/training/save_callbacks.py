@@ -36,13 +36,13 @@ SPEED = ("images_per_second", "waiting_for_data")
 class SaveModels(keras.callbacks.Callback):
     """Save the metrics of a run, its last model, and its best model by `monitor`.
 
-    If the optimizer has an EMA of the weights, the best model and `averaged.keras` contain it. If
-    the validation loss or the weights are not finite, no model is saved and `NotFiniteError` is
-    raised.
+    If the optimizer computes an EMA of the weights, `best.keras` and `averaged.keras` contain the
+    EMA. If the validation loss or the weights are not finite, no model is saved and
+    `NotFiniteError` is raised.
 
-    `history` is a list of the metrics of earlier epochs, to which each epoch is added; `write` is a
-    function that writes it. `predictor` is another model that shares the weights of `model` and is
-    saved as `predictor.keras`, or `None`.
+    `history` is a list of the metrics of earlier epochs, to which this callback adds each epoch.
+    `write` is a function that writes the metrics to a file. `predictor` is a second model with the
+    same weights to save as `predictor.keras`, or `None`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SaveModels(keras.callbacks.Callback):
         metrics = {name: float(value) for name, value in logs.items() if name not in SPEED}
         self.history.append({"epoch": epoch, **metrics})
         self.write()
-        # On JAX this access writes the trained values to the variables.
+        # On JAX, reading `self.model` writes the trained values to the variables.
         trained = self.model
         check_finite_value("val_loss", logs.get("val_loss", 0.0))
         _check_weights(trained)
@@ -78,16 +78,17 @@ class SaveModels(keras.callbacks.Callback):
 class SaveState(keras.callbacks.Callback):
     """Save the state of a run regularly, and when the process gets a signal to stop.
 
-    Inside a `with`, SIGTERM and SIGINT (Ctrl-C) are handled: the state is saved after the batch or
-    the evaluation, and the process exits with the status 143, or with `KeyboardInterrupt`. A second
-    signal stops the process at once.
+    Inside a `with`, SIGTERM and SIGINT (Ctrl-C) stop the run after the present batch or evaluation:
+    the state is saved; then SIGTERM ends the process with the status 143, and SIGINT raises
+    `KeyboardInterrupt`. A second signal stops the process at once.
 
     If the loss or the gradients are not finite, no state is saved and `NotFiniteError` is raised.
 
     Args:
         states: the `States` of the run.
         batch: number of batches of the run so far.
-        every: number of batches between two saved states; each epoch ends with one too.
+        every: number of batches after which a state is saved. A state is also saved after each
+            epoch.
         batches_per_epoch: number of batches in an epoch.
         metadata: function that returns the metadata to save with a state.
     """
@@ -113,7 +114,7 @@ class SaveState(keras.callbacks.Callback):
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         if error is None:
-            # A signal may have come after the last state was saved.
+            # A signal may have arrived after the last state was saved.
             self._stop_if_asked()
 
     def _ask_to_stop(self, number, _):
@@ -158,10 +159,11 @@ class SaveState(keras.callbacks.Callback):
 
 
 def write_metrics(run, history, rows, steps_per_epoch):
-    """Write the metrics of a `RunDir` in the order of the steps, one line of JSON each.
+    """Write `metrics.jsonl` of a `RunDir`: a line of JSON per epoch and per measurement.
 
-    `history` has the metrics of the epochs, `rows` the measurements of `MeasureRegularly`. At equal
-    steps, the epoch comes first. Values that are not finite are `null`.
+    `history` has the metrics of the epochs, `rows` the measurements of `MeasureRegularly`. Lines
+    are in the order of the steps; at equal steps, the epoch comes before the measurement. Values
+    that are not finite are written as `null`.
     """
     epochs = [((metrics["epoch"] + 1) * steps_per_epoch, metrics) for metrics in history]
     measurements = [(row["step"], row) for row in rows]
@@ -175,7 +177,7 @@ def write_metrics(run, history, rows, steps_per_epoch):
 def save_model(model, path, class_names=None):
     """Save a `.keras` file atomically, without the optimizer.
 
-    `class_names` are the class names of the saved model, a list or `None`.
+    `class_names` is a list of the class names to store in the file, or `None`.
     """
     with replacing(path) as partial:
         try:
@@ -190,14 +192,14 @@ def _without_optimizer(model, class_names):
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     new = kind(model.input, model.output, name=model.name, trainable=model.trainable)
     copy_attributes(model, new)
-    # The outputs of a masked patch predictor are no classes.
+    # The outputs of some models, such as a masked patch predictor, are not classes.
     if class_names and kind is ImageModel and new.output_shape[-1] == len(class_names):
         new.class_names = class_names
     return new
 
 
 def _on_one_device(model):
-    """Return the model, or a copy on one device if it is divided among several processes."""
+    """Return the model; if it is divided among several processes, a copy on one device."""
     arrays = {
         variable.path: to_numpy(variable) for variable in model.weights if is_spread(variable)
     }

@@ -1,4 +1,4 @@
-"""`make_model`: the model that a run starts from, new or with trained weights."""
+"""`make_model` builds or loads the model that a run starts from."""
 
 import itertools
 import logging
@@ -38,33 +38,37 @@ def make_model(
 ) -> keras.Model:
     """Build the model that a recipe trains: a new one, or a trained one.
 
-    All layers except the recipe's `frozen_blocks` are trained, including layers that a loaded model
-    has frozen. With a `lora_rank`, only the matrices of LoRA and the head are trained; LoRA
-    matrices of a loaded model are merged into its kernels before. Kernels in int8 and int4 stay
-    quantized with LoRA (QLoRA); otherwise they are trained as floats, which is logged.
+    All layers except the recipe's `frozen_blocks` are trained, even if they are frozen in a loaded
+    model. With a `lora_rank`, only the matrices of LoRA and the head are trained. LoRA matrices
+    that a loaded model already has are first merged into its kernels. Kernels in int8 or int4 stay
+    quantized if the recipe has a `lora_rank` (QLoRA); otherwise they are trained as floats, which
+    is logged.
 
     Args:
         recipe: a `Recipe`.
-        model: name of a variant, with other sizes in parentheses if wanted, such as
-            `"ViT_Ti16(patch_size=4)"`; path of a `.keras` file or of a run's directory; or a
-            checkpoint as in `keras_vit.from_checkpoint`. The name of a variant always means the
-            variant: write `./ViT_Ti16` for a directory of that name. A loaded model gets a zero
-            head, unless `kept_classes` is given, and the recipe's image size; it keeps its other
-            settings, which is logged.
-        num_classes: number of classes of the head; models for masked patches have no head.
-        dtype: dtype policy of the model; `None` for a `.keras` file, which contains its policy.
-        kept_classes: names of the classes whose head a trained model keeps; `None` for a new head.
+        model: name of a variant, optionally with other sizes, such as `"ViT_Ti16(patch_size=4)"`;
+            path of a `.keras` file or of a run's directory; or a checkpoint as in
+            `keras_vit.from_checkpoint`. The name of a variant always means the variant: write
+            `./ViT_Ti16` for a directory of that name. A loaded model gets the recipe's image size,
+            and a new head of zeros unless `kept_classes` is given. It keeps its other settings,
+            which is logged.
+        num_classes: number of classes of the head. Models for masked patches have no head.
+        dtype: dtype policy of the model; must be `None` for a `.keras` file, which contains a
+            policy.
+        kept_classes: class names of the dataset, if a trained model keeps its head; `None` for a
+            new head.
 
     Returns:
         A Functional `keras.Model`.
 
     Raises:
-        ValueError: if there is no such model, the patches do not tile the recipe's images, `dtype`
-            is given for a `.keras` file, or the head to keep has other classes.
+        ValueError: if the model does not exist, its patches do not tile the recipe's images,
+            `dtype` is given for a `.keras` file, or a head to keep has other classes than
+            `kept_classes`.
     """
     if kept_classes is not None and (is_variant(model) or not recipe.is_of_classes):
         raise ValueError(
-            "`keep_head` (`--keep-head`) is for a trained model that is to classify images. "
+            "`keep_head` (`--keep-head`) needs a trained model, and a loss for classes of images. "
             f"Received: keep_head=True, model={str(model)!r}, loss={recipe.loss!r}"
         )
     head_classes = num_classes if recipe.is_of_classes else 0
@@ -75,17 +79,17 @@ def make_model(
         changed = [f"{name!r} instead of {new!r}" for name, new in pairs if name != new]
         if changed:
             raise ValueError(
-                "With `keep_head` (`--keep-head`) a model must have the names of the dataset's "
-                f"classes in the same order. Received: model={str(model)!r}, with "
+                "With `keep_head` (`--keep-head`), the model's class names must be those of the "
+                f"dataset, in the same order. Received: model={str(model)!r}, with "
                 f"{name_some(changed)}"
             )
-    _log_kept_settings(recipe, made, is_built=is_variant(model))
+    _log_kept_settings(recipe, made, is_new=is_variant(model))
     if recipe.loss == SEGMENTATION:
         made = _make_segmenter(recipe, made, num_classes)
     for layer in made.layers:
         if hasattr(layer, "remat"):
             layer.remat = recipe.remat
-    # Runs resize whole images, as in the ViT paper.
+    # A run resizes whole images, as in the ViT paper. The saved model must not crop them.
     made.image_spec = image_spec_of(made).of_whole_image()
     if recipe.lora_rank is not None:
         made = enable_lora(made, recipe.lora_rank, recipe.lora_alpha)
@@ -101,7 +105,10 @@ def make_model(
 
 
 def _new_or_loaded(recipe, model, num_classes, dtype):
-    """Build a new model, or load a trained one, which keeps its head if `num_classes` is `None`."""
+    """Build a new model, or load a trained model.
+
+    A trained model gets a new head, unless `num_classes` is `None`.
+    """
     keras.utils.set_random_seed(recipe.seed)
     if is_variant(model):
         row = with_settings(find_variant(model), recipe)
@@ -117,7 +124,7 @@ def _new_or_loaded(recipe, model, num_classes, dtype):
         return from_checkpoint(model, num_classes=num_classes, **options)
     if dtype is not None:
         raise ValueError(
-            "`dtype` is for a model that is not a .keras file, which has its own. "
+            "`dtype` cannot be given for a .keras file, which contains a dtype policy. "
             f"Received: dtype={dtype!r}, model={str(model)!r}"
         )
     loaded = load_refusing_scaling(path)
@@ -127,14 +134,15 @@ def _new_or_loaded(recipe, model, num_classes, dtype):
         trained = resize(trained, size)
     modes = {part.quantization_mode for part in dense_layers(loaded)} - {None}
     for mode in modes if recipe.lora_rank is None else ():
-        logging.getLogger("keras_vit").warning("the kernels in %s are trained as floats", mode)
+        logging.getLogger("keras_vit").warning("the %s kernels are trained as floats", mode)
     return quantize(trained, *modes) if modes and recipe.lora_rank is not None else trained
 
 
 def _make_segmenter(recipe, model, num_classes):
-    """Build the segmenter of a recipe: its head on the last normalized patches of a model.
+    """Build the segmenter of a recipe from a model.
 
-    If a model has no final normalization, the head takes the outputs of four blocks.
+    The segmenter's head takes the patches after the final normalization or, if the model has none,
+    the outputs of four blocks.
     """
     names = [layer.name for layer in model.layers]
     last = "encoder_norm" if "encoder_norm" in names else None
@@ -143,7 +151,7 @@ def _make_segmenter(recipe, model, num_classes):
 
 def with_settings(variant, recipe):
     """Return a variant with the `MODEL_SETTINGS` of a recipe."""
-    # As in Table 3 of the paper, ResNets have neither dropout nor a hidden layer in the head.
+    # ResNets have neither dropout nor a hidden layer in the head, as in Table 3 of the paper.
     if is_resnet(variant):
         return variant.replace(image_size=recipe.image_size)
     settings = {name: getattr(recipe, name) for name in MODEL_SETTINGS if name != "pre_logits"}
@@ -151,17 +159,18 @@ def with_settings(variant, recipe):
     return variant.replace(image_size=recipe.image_size, **settings)
 
 
-def _log_kept_settings(recipe, model, is_built):
-    """Log which of the recipe's settings do not apply to the model.
+def _log_kept_settings(recipe, model, is_new):
+    """Log the `MODEL_SETTINGS` in which the model differs from the recipe.
 
-    Settings at their defaults are not logged, except the dropout of a loaded model.
+    Settings that have their default in the recipe are left out, except the dropout of a loaded
+    model.
     """
     names = recipe.changed(MODEL_SETTINGS)
-    if not is_built:
+    if not is_new:
         names = [*dict.fromkeys(["dropout", *names])]
     options = getattr(model, "options", None)
     if options is None or not names:
-        # A model of other code has no `options`.
+        # A model that was not built by this package has no `options`.
         return
     # ResNets lack most of these options.
     actual = {"dropout": 0.0, **dict.fromkeys(MODEL_SETTINGS[2:]), **vars(options)}

@@ -1,4 +1,4 @@
-"""States of a run: files of all variables, from which a run resumes exactly where it stopped."""
+"""States of a run: files of all its variables, from which the run resumes where it stopped."""
 
 import collections
 import contextlib
@@ -18,10 +18,10 @@ from keras_vit.training.distribution import is_first_process, to_numpy
 
 
 class States:
-    """The states of a run in a directory, one file each; the `keep` last ones are kept.
+    """The states of a run in a directory. The last `keep` states are kept.
 
-    A state is an `.npz` file of all variables (weights, random seeds, optimizer, metrics), with the
-    names of `named_variables`, and of `metadata` in JSON.
+    A state is an `.npz` file. It contains all variables (weights, random seeds, optimizer, metrics)
+    under the names of `named_variables`, and `metadata` in JSON.
     """
 
     def __init__(self, directory, keep=2):
@@ -29,8 +29,8 @@ class States:
         self.keep = keep
 
     def save(self, model, batch, metadata):
-        """Save the state after a number of batches, and delete the oldest."""
-        # Each other process has a temporary directory, which is deleted.
+        """Save the state after `batch` batches, and delete the oldest state."""
+        # The directory of each other process is temporary.
         if not is_first_process():
             return
         self.directory.mkdir(exist_ok=True)
@@ -42,14 +42,14 @@ class States:
             np.savez(file, metadata=metadata, **random_states(), **arrays)
         paths = self._paths()
         newest = paths.index(path)
-        # The run has not resumed from the later ones, so they are damaged. The partial ones are
-        # from a process that was killed.
+        # States of later batches are damaged: otherwise the run would have resumed from them. A
+        # process that was killed may have left partial files.
         old = [*paths[: max(0, newest + 1 - self.keep)], *paths[newest + 1 :]]
         for each in (*old, *self.directory.glob(f".*{PARTIAL}*")):
             each.unlink(missing_ok=True)
 
     def load(self):
-        """Return `(arrays, metadata)` of the last state that can be read; `None` without states."""
+        """Return `(arrays, metadata)` of the last readable state; `None` if there are no states."""
         paths = self._paths()[::-1]
         for path in paths:
             try:
@@ -61,8 +61,8 @@ class States:
                 logging.getLogger("keras_vit").warning("%s cannot be read: %s", path, error)
         if paths:
             raise ValueError(
-                "`workdir` must have a state that can be read, to be resumed. "
-                f"Received: {len(paths)} damaged in {str(self.directory)!r}"
+                "`workdir` must have a readable state to resume from. "
+                f"Received: {len(paths)} damaged states in {str(self.directory)!r}"
             )
         return None
 
@@ -72,12 +72,12 @@ class States:
 
 def _to_numpy(variable):
     array = to_numpy(variable)
-    # NumPy's files have no bfloat16; float32 has all its values.
+    # NumPy cannot save bfloat16. float32 represents all values of bfloat16 exactly.
     return array.astype("float32") if variable.dtype == "bfloat16" else array
 
 
 def restore(model, arrays):
-    """Assign the arrays of a state to a compiled model and its optimizer, which is built.
+    """Assign the arrays of a state to a compiled model and its optimizer, which must be built.
 
     Return the arrays of the metrics, for `RestoreMetrics`: Keras lists their variables later.
     """
@@ -88,8 +88,8 @@ def restore(model, arrays):
     if shapes != saved_shapes:
         differing = sorted({name for name, _ in shapes.items() ^ saved_shapes.items()})
         raise ValueError(
-            "`model` must be the one that the run was begun with. Received: a model with other "
-            f"variables than the state, or of other shapes: {name_some(differing)}"
+            "`model` must be the model that the run was begun with. Received: a model whose "
+            f"variables or their shapes differ from the state: {name_some(differing)}"
         )
     for name, variable in variables.items():
         variable.assign(ops.cast(saved[name], variable.dtype))
@@ -99,8 +99,8 @@ def restore(model, arrays):
 class RestoreMetrics(keras.callbacks.Callback):
     """Restore metrics when resuming mid-epoch.
 
-    Keras lists the variables of metrics, which are sums, only after the first batch. Then the
-    restored sums of earlier batches are added.
+    The variables of metrics are sums over batches. Keras lists them in `metrics_variables` only
+    after the first batch, so this callback then adds the saved sums of earlier batches.
     """
 
     def __init__(self, arrays):
@@ -115,7 +115,7 @@ class RestoreMetrics(keras.callbacks.Callback):
 
 
 def random_states():
-    """Return the states of torch's global generators, which Keras uses on torch alone."""
+    """Return the states of torch's global generators; `{}` on other backends, which use none."""
     if keras.backend.backend() != "torch":
         return {}
     import torch
@@ -126,7 +126,7 @@ def random_states():
 
 @contextlib.contextmanager
 def keeping_random_states():
-    """Restore the states of the global generators of Python, NumPy and torch after a `with`."""
+    """After a `with`, restore the states of the global generators of Python, NumPy and torch."""
     python, numpy, torch = random.getstate(), np.random.get_state(), random_states()
     try:
         yield
@@ -137,7 +137,7 @@ def keeping_random_states():
 
 
 def _restore_random_states(arrays):
-    """Restore the arrays of `random_states`; without torch the list is empty."""
+    """Restore torch's generators from the arrays of `random_states`; do nothing without arrays."""
     if arrays:
         import torch
 
@@ -161,9 +161,9 @@ class RestoreRandomStates(keras.callbacks.Callback):
 def named_variables(model):
     r"""Name the variables of a compiled model and of its optimizer.
 
-    The names are the variables' paths, with automatic names numbered per model: Keras numbers them
-    per process, and `dense_5` becomes `dense` if it is the first such layer of the model. So a
-    state fits the same model in another process, or after other models were built.
+    The names are the variables' paths, with layers numbered per model. Keras numbers layers without
+    an explicit name per process: `dense_5` becomes `dense` if it is the first such layer of the
+    model. So a state fits the same model in another process, or after other models were built.
 
     Args:
         model: a model whose optimizer is built.
@@ -189,12 +189,12 @@ def named_variables(model):
     variables = [variable for variable in model.variables if id(variable) not in frozen]
     paths = {v.path: _renumbered(v.path.split("/"), layers, numbers) for v in variables}
     named = [(f"model/{paths[variable.path]}", variable) for variable in variables]
-    # Keras names an optimizer's variable by the path of the model's variable, its owner.
+    # The name of an optimizer's variable contains the path of the model's variable, its owner.
     owners = {path.replace("/", "_"): name for path, name in paths.items()}
     for variable in model.optimizer.variables:
         optimizer, _, name = variable.path.rpartition("/")
         owner = max((o for o in owners if name.startswith(f"{o}_")), key=len, default=None)
-        # Nadam has a variable without a name, which Keras numbers.
+        # Without an owner: Nadam has a variable without a name, to which Keras gives a number.
         slot = _without_number(name) if owner is None else name.removeprefix(f"{owner}_")
         name = slot if owner is None else f"{slot}/{owners[owner]}"
         named.append((f"optimizer/{_without_number(optimizer)}/{name}", variable))
@@ -213,9 +213,9 @@ def _layers(layer):
 
 
 def _renumbered(parts, layers, numbers):
-    """Return the path of a variable, with automatic names numbered from 0 in each model.
+    """Return the path of a variable, with automatic names numbered from 0 in the model.
 
-    `numbers` has the numbers so far, by names without number; new names are added to it.
+    `numbers` maps each name without number to the numbers given so far; new numbers are added.
     """
     parts = list(parts)
     for index, name in enumerate(parts):
@@ -225,7 +225,7 @@ def _renumbered(parts, layers, numbers):
             of_stem = numbers.setdefault(stem, {})
             number = of_stem.setdefault(name, len(of_stem))
             parts[index] = f"{stem}_{number}" if number else stem
-        # Sublayers of a layer that is not a model have explicit names.
+        # Only a model's layers have automatic names. Sublayers of other layers have explicit names.
         if not hasattr(layer, "layers"):
             break
     return "/".join(parts)
@@ -236,7 +236,7 @@ def _without_number(name):
 
 
 def _numbered(named):
-    """Return a dictionary of pairs; a repeated name gets the number of its occurrence."""
+    """Return the dictionary of `(name, variable)` pairs. The second `a` is renamed to `a:2`."""
     variables, counts = {}, collections.Counter()
     for name, variable in named:
         counts[name] += 1

@@ -1,4 +1,4 @@
-"""Tasks: the model, data, loss and metrics to train with, for each loss of a recipe."""
+"""Tasks: for each loss of a recipe, the model, datasets, loss and metrics to train with."""
 
 import dataclasses
 
@@ -27,8 +27,8 @@ from keras_vit.training.losses import (
 class Task:
     """The arguments of `model.compile` and `model.fit`, and metadata to record in `run.json`.
 
-    `predictor` is a second model to save, or `None`; `measures_precision` is whether the mean
-    average precision of multi-label images is measured.
+    `predictor` is a second model to save, or `None`. `measures_precision` is true if the mean
+    average precision is measured, for multi-label images.
     """
 
     model: keras.Model
@@ -45,8 +45,8 @@ class Task:
 def make_task(recipe, model, train, validation, teacher=None):
     """Build the task of a recipe for a model and the `Dataset`s of `load_training_data`.
 
-    The task's model is the one to compile and train; it shares its weights with `model`. With a
-    `teacher`, it is a `Distiller`.
+    The task's model, which is compiled and trained, shares its weights with `model`. With a
+    `teacher`, the task's model is a `Distiller`.
     """
     check_teacher_settings(recipe, teacher)
     builders = {SEGMENTATION: _segmentation_task, **dict.fromkeys(TARGETS, _masked_patch_task)}
@@ -65,8 +65,8 @@ def _classification_task(recipe, model, train, validation):
     num_classes = check_classifier(model)
     if num_classes != len(names):
         raise ValueError(
-            f"`model` must have a head of the dataset's {len(names)} classes; "
-            f"see `keras_vit.replace_head`. Received: a model of {num_classes} outputs"
+            f"`model` must have a head for the dataset's {len(names)} classes; "
+            f"see `keras_vit.replace_head`. Received: a model with {num_classes} outputs"
         )
     is_multi_label = source.is_multi_label
     is_sparse = not (is_multi_label or train.one_hot)
@@ -77,13 +77,14 @@ def _classification_task(recipe, model, train, validation):
             f"{'masks' if source.has_masks else 'several labels'}. Received: loss={recipe.loss!r}"
         )
     if is_multi_label or getattr(model, "thresholds", None) is not None:
-        # `ChooseThresholds` replaces these after an epoch. A model with one label has none.
+        # `ChooseThresholds` replaces the thresholds after an epoch. A model for one label per image
+        # has no thresholds.
         model.thresholds = (0.5,) * num_classes if is_multi_label else None
     metrics = [] if is_multi_label else [_accuracy(is_sparse)]
     if metrics and (recipe.class_balance != "none" or recipe.monitor == "val_balanced_accuracy"):
         metrics.append(BalancedAccuracy(num_classes))
     weights = _class_weights(train) if recipe.class_balance == "weights" else None
-    # With several processes, the logits would have to be gathered.
+    # The precision is not measured with several processes: their logits would have to be gathered.
     measures_precision = is_multi_label and validation is not None and process()[1] == 1
     loss, metadata = make_loss(recipe, is_sparse), {"class_names": names}
     if recipe.freeze:
@@ -101,7 +102,7 @@ def _classification_task(recipe, model, train, validation):
 
 
 def _only_head(model, train, validation):
-    """Return the head as a separate model, and datasets of the features that it takes."""
+    """Return the head as a separate model, and datasets of features to train the head on."""
     extractor = feature_extractor(model)
     features = keras.Input(extractor.output_shape[1:], name="features")
     head = keras.Model(features, model.get_layer("head")(features), name="linear_probe")
@@ -111,7 +112,7 @@ def _only_head(model, train, validation):
 
 
 def _class_weights(train):
-    """Return the `class_weight` of `model.fit`: 1 for a class of mean size."""
+    """Return the `class_weight` of `model.fit`. A class of mean size has the weight 1."""
     if train.source.is_multi_label:
         raise ValueError(
             "`class_balance` needs images of one class each. Received: images with several labels"
@@ -121,20 +122,21 @@ def _class_weights(train):
 
 
 def _check_monitor(recipe, task):
-    """Check that an epoch has the metric that selects the best model."""
+    """Raise an error if the epochs of a run do not have the metric that selects the best model."""
     names = []
     if task.validation is not None:
         names = ["val_loss", *(f"val_{metric.name}" for metric in task.metrics)]
         names += ["val_mean_average_precision"] * task.measures_precision
     if recipe.monitor not in (None, *names) or (recipe.patience and not names):
         raise ValueError(
-            f"`monitor` and `patience` need a metric of an epoch, one of {', '.join(names)}. "
+            f"`monitor` and `patience` need a validation metric, one of {', '.join(names)}. "
             f"Received: monitor={recipe.monitor!r}, patience={recipe.patience}"
         )
 
 
 def _accuracy(is_sparse):
-    # The string "accuracy" would create the metric in the first step: TensorFlow traces it twice.
+    # With the string "accuracy", Keras would create the metric in the first step, and TensorFlow
+    # would trace that step twice.
     if is_sparse:
         return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
     return keras.metrics.CategoricalAccuracy(name="accuracy")
@@ -151,18 +153,19 @@ def _check_same_classes(train, validation):
 def _segmentation_task(recipe, model, train, validation):
     names = train.class_names
     _check_same_classes(train, validation)
-    is_right = train.source.has_masks and is_segmenter(model)
-    if not is_right or model.output_shape[-1] != len(names):
+    can_segment = train.source.has_masks and is_segmenter(model)
+    if not can_segment or model.output_shape[-1] != len(names):
         raise ValueError(
             "The loss `segmentation` needs a dataset with masks, `masks:DIR`, and a "
-            f"`keras_vit.segmenter` of its {len(names)} classes. Received: "
-            f"a model of the output shape {model.output_shape}, and images "
+            f"`keras_vit.segmenter` for its {len(names)} classes. Received: "
+            f"a model with the output shape {model.output_shape}, and images "
             f"{'with' if train.source.has_masks else 'without'} masks"
         )
     counts, share = count_pixels(train.source)
     is_weighted = recipe.class_balance == "weights"
     weights = _pixel_weights(counts) if is_weighted else [1.0] * len(names)
-    # By default Keras counts in int32 on JAX and torch, which an epoch of large images overflows.
+    # By default, `MeanIoU` counts pixels in int32 on JAX and torch. The count of an epoch of large
+    # images would overflow.
     options = {"ignore_class": IGNORED, "sparse_y_pred": False, "dtype": "float32"}
     metrics = (keras.metrics.MeanIoU(len(names), "mean_iou", **options),)
     loss = PixelCrossEntropy(np.divide(weights, share))
@@ -170,7 +173,7 @@ def _segmentation_task(recipe, model, train, validation):
 
 
 def _pixel_weights(counts):
-    """Return the weight of each class from its number of pixels: 1 for a class of mean size."""
+    """Return a weight per class from its number of pixels. A class of mean size has weight 1."""
     return np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 0.0).tolist()
 
 
@@ -183,7 +186,7 @@ def _masked_patch_task(recipe, model, train, validation):
         mask_patches(train, patch_size, recipe.loss, seed=recipe.seed + 2**32 * process()[0]),
         None if validation is None else mask_patches(validation, patch_size, recipe.loss),
         masked_patch_loss(recipe.loss),
-        # Pixels have no accuracy.
+        # The prediction of pixels has no accuracy.
         () if recipe.loss == "pixels" else (_accuracy(is_sparse=True),),
         {},
         predictor=predictor,

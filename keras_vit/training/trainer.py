@@ -1,4 +1,4 @@
-"""`train` runs a recipe in a directory: it loads the data, builds the model and fits it."""
+"""`train` loads the data, builds the model and trains it by a recipe, in a directory."""
 
 import contextlib
 import dataclasses
@@ -47,9 +47,9 @@ from keras_vit.training.tasks import make_task
 
 # Arguments of `train` that `run.json` does not record.
 NOT_RECORDED = ("workdir", "resume", "callbacks", "verbose")
-# Arguments of `train` that apply only to a dataset given by name.
+# Arguments of `train` that need `data` to be the name of a dataset.
 DATASET_OPTIONS = ("classes", "fraction", "split", "exclude", "cache", "max_skipped", "data_dir")
-# From a recipe's `flip` to the argument of `load`.
+# From a recipe's `flip` to the argument `flip` of `load`.
 FLIPS = {"never": False, "random": True, "always": "always"}
 
 
@@ -61,7 +61,7 @@ class Run:
         model: the trained `keras.Model`, with the EMA of its weights if the recipe has one.
         history: list of dictionaries, the metrics of each epoch.
         workdir: `pathlib.Path` of the run's directory.
-        recipe: the resolved `Recipe`.
+        recipe: the `Recipe`.
     """
 
     model: keras.Model
@@ -102,58 +102,62 @@ def train(
     The directory contains `run.json` (the arguments and the class names), `metrics.jsonl` (one line
     per epoch and per measurement of `callbacks`), `tensorboard/` (loss, accuracy, learning rate,
     norm of the gradients, images per second, share of the time spent waiting for data),
-    `best.keras` (by validation accuracy, or by the recipe's `monitor`), `last.keras`,
-    `averaged.keras` if the recipe has an EMA, `predictor.keras` for masked patches, `states/` to
-    resume from, and `skipped.txt` if images could not be decoded.
+    `best.keras` (the model with the best validation accuracy, or the best `monitor` of the recipe),
+    `last.keras`, `averaged.keras` if the recipe has an EMA, `predictor.keras` for masked patches,
+    `states/` to resume from, and `skipped.txt` if images could not be decoded.
 
     Args:
-        recipe: a `Recipe`, or the name of a row of `RECIPES`.
+        recipe: a `Recipe`, or a name in `RECIPES`.
         model: name of a variant, or path of a `.keras` file, a run's directory or a checkpoint, as
             in `make_model`; or a built `keras.Model` with a head for the classes. A built model is
-            trained in the scope in which `train` is called, and has the EMA of its weights at the
-            end if the recipe has one.
+            trained in the scope of the strategy in which `train` is called. If the recipe has an
+            EMA, the model has the EMA of its weights after the training.
         data: name of a dataset, as in `keras_vit.data.load`; or a dataset that `load` returns, or
             its `info.dataset`; or a pair of datasets `(train, validation)`, where `validation` may
-            be `None`. A dataset keeps its own preprocessing; the recipe sets the batch size, the
-            order, and whether labels are soft labels. Each of several processes loads its share.
-        workdir: path of a new or empty directory; or of the run to resume.
+            be `None`. A dataset keeps its preprocessing. The recipe sets its batch size, its order,
+            and whether its labels are soft labels. With several processes, it must be the share of
+            this process.
+        workdir: path of a new or empty directory, or of the directory of the run to resume.
         classes: names of the classes to keep; all by default.
         fraction: share of the training images to train on, in (0, 1].
         split: name of the split to train on; several names are joined by `+`.
         validation: name of the split to validate on; `None` for no validation.
         data_dir: directory of TensorFlow Datasets.
         exclude: path of a file with the ids of examples to leave out.
-        cache: `"memory"`, or path of a new file, to keep encoded training images.
+        cache: `"memory"`, or path of a new file, to keep the encoded training images in; `None` to
+            read them again in each epoch.
         max_skipped: largest share of images that may be skipped because they cannot be decoded.
-        dtype: dtype policy of a new model; `None` for float32, or the policy of a `.keras` file.
+        dtype: dtype policy of the model; `None` for float32, or for the policy of a `.keras` file.
         strategy: name of a strategy, as in `keras_vit.training.distribution.strategy`.
-        model_shards: number of parts of the strategy `"model_parallel"`; one per device by default.
-        resume: whether to resume the run in `workdir`; if there is no run, a new one begins. A
-            resumed run ends with the same weights as an uninterrupted one.
-        save_steps: number of batches between two saved states; each epoch ends with one too.
+        model_shards: number of devices among which the strategy `"model_parallel"` divides the
+            model; by default all devices of a process.
+        resume: whether to resume the run in `workdir`; if `workdir` has no run, a new run begins. A
+            resumed run ends with the same weights as an uninterrupted run.
+        save_steps: number of batches after which a state is saved. A state is also saved after each
+            epoch.
         keep: number of states to keep.
         metadata: dictionary of further values to record in `run.json`.
         epoch_examples: number of examples in one pass, which sets the number of steps; by default
-            the number of training images. Pass the size of the whole dataset to train on a share of
-            it for the same number of steps.
+            the number of training images. With a `fraction` of the images, pass the number of all
+            images to train for as many steps as on all.
         teacher: a trained model of the same classes, whose logits the model learns: a path as in
             `make_model`, or a built model. The recipe's `distillation`, `temperature` and
             `label_weight` apply. `None` for no teacher.
         keep_head: whether a trained model keeps its head, whose classes must be those of the
             dataset in the same order; by default the model gets a new head.
-        callbacks: a further callback of `model.fit`, or several. The measurements of a
-            `keras_vit.training.callbacks.MeasureRegularly` are part of the run.
+        callbacks: a callback for `model.fit`, or a list of callbacks. The measurements of a
+            `keras_vit.training.callbacks.MeasureRegularly` are saved and resumed with the run.
         verbose: as in `model.fit`; `"auto"` for 1 on a terminal and 2 elsewhere.
 
     Returns:
         A `Run`.
 
     Raises:
-        ValueError: if an argument is wrong, the directory contains other files, the run to resume
-            has other settings or images, the model and the dataset have different classes, too many
+        ValueError: if an argument is wrong, `workdir` contains other files, the run to resume has
+            other settings or images, the model and the dataset have different classes, too many
             images cannot be decoded, or the loss is not finite; or as in `load_training_data` and
             `make_model`.
-        OSError: if the directory cannot be written to; files that were saved before remain.
+        OSError: if `workdir` cannot be written to. Files that were saved before remain.
         SystemExit: after SIGTERM, when the state has been saved.
 
     Example:
@@ -175,13 +179,13 @@ def train(
     is_built = isinstance(model, keras.Model)
     _check_arguments(arguments, is_built, datasets is not None)
     settings, may_differ = _settings(arguments, datasets)
-    # Free the memory of an earlier run's model, which may be in a reference cycle.
+    # Free the memory of an earlier run's model, which a reference cycle may keep alive.
     gc.collect()
     with contextlib.ExitStack() as stack:
         if not is_built:
             stack.enter_context(distribution.strategy(strategy, model_shards).scope())
         run = stack.enter_context(open_run(workdir, settings, may_differ, resume))
-        # `make_model` sets the seed, so the teacher is loaded before.
+        # Load the teacher before `make_model` sets the seed, so that it does not change the run.
         if teacher is not None and not isinstance(teacher, keras.Model):
             teacher = load_trained(teacher)
         data = _for_recipe(recipe, *datasets) if datasets else _load_named(arguments, run)
@@ -204,12 +208,13 @@ def train(
 
 
 def recorded_arguments(workdir):
-    """Return `(arguments, measurements)` of the run in a directory, to call `train` with again.
+    """Return `(arguments, measurements)` of the run in a directory, to call `train` again.
 
-    `measurements` is a list of the settings of the run's few-shot measurements.
+    `arguments` is a dictionary of arguments of `train`. `measurements` is a list of the settings of
+    the run's few-shot measurements.
 
     Raises:
-        ValueError: if there is no run, or it was begun with objects instead of names.
+        ValueError: if `workdir` has no run, or the run was begun with Python objects as arguments.
     """
     file = pathlib.Path(workdir).expanduser() / RUN_FILE
     run = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -217,8 +222,8 @@ def recorded_arguments(workdir):
         names = ", ".join(f"`{name}`" for name in run.get("objects", ()))
         content = f"a run with Python objects as {names}" if names else "no run"
         raise ValueError(
-            "A run must have arguments that are names and paths, to be resumed by its directory; "
-            "others resume with `keras_vit.training.train(..., resume=True)`. "
+            "Only a run whose arguments are names and paths can be resumed by its directory; "
+            "resume other runs by `keras_vit.training.train(..., resume=True)`. "
             f"Received: {str(workdir)!r}, with {content}"
         )
     names = inspect.signature(train).parameters
@@ -237,9 +242,9 @@ def load_training_data(
 ) -> tuple[Dataset, Dataset | None]:
     """Load the training and validation splits of a dataset for a recipe.
 
-    Crops and flips that would make labels wrong (a count, a position) are left out, which is
-    logged; an augmentation that would do so is an error. Each of several processes
-    (`keras_vit.training.distribution`) reads its share.
+    For datasets whose labels are counts or positions, crops and flips that would make the labels
+    wrong are left out, which is logged. An augmentation that would make them wrong is an error.
+    Each of several processes (`keras_vit.training.distribution`) loads its share of the images.
 
     Args:
         recipe: a `Recipe`.
@@ -252,7 +257,8 @@ def load_training_data(
         **options: as in `load`, for both splits.
 
     Returns:
-        `(train, validation)`, two `Dataset`s; their `batches()` are what `load` returns.
+        `(train, validation)`: two `Dataset`s, whose method `batches()` returns what `load` returns;
+        or a `Dataset` and `None`.
 
     Raises:
         ValueError: if the recipe's batches cannot be divided among the replicas, or its
@@ -271,7 +277,7 @@ def load_training_data(
         name,
         split,
         training=True,
-        # Frozen features are computed from whole images.
+        # With `freeze`, features are computed from whole images, without crops and flips.
         **({} if recipe.freeze else changes_that_keep_labels(name, *crops)),
         augmentation=recipe.augmentation,
         cache=cache,
@@ -283,7 +289,7 @@ def load_training_data(
 
 
 def _check_arguments(arguments, is_built, has_datasets):
-    """Check that options of named models and datasets do not come with built ones."""
+    """Raise an error if an option does not apply to a built model or a loaded dataset."""
     for name in ("save_steps", "keep"):
         check_integer(name, arguments[name], 1)
     if not is_built:
@@ -300,7 +306,7 @@ def _settings(arguments, datasets):
     """Return the settings that `run.json` records, and the names of settings that may change."""
     recipe, model, teacher = (arguments[name] for name in ("recipe", "model", "teacher"))
     measurements = [c.settings for c in arguments["callbacks"] if isinstance(c, MeasureRegularly)]
-    # Python objects, which `keras-vit resume` cannot pass again.
+    # Arguments that are Python objects: `keras-vit resume` cannot pass them again.
     objects = {
         "model": isinstance(model, keras.Model),
         "data": datasets is not None,
@@ -314,7 +320,7 @@ def _settings(arguments, datasets):
         "recipe": dataclasses.asdict(recipe),
         "model": model.name if objects["model"] else absolute_model_name(model),
         "data": None if objects["data"] else absolute_name(arguments["data"]),
-        # The order of `classes` has no effect.
+        # Sorted, because the order has no effect.
         "classes": classes and sorted(classes),
         "metadata": arguments["metadata"] or {},
         "teacher": teacher.name if objects["teacher"] else teacher and absolute_model_name(teacher),
@@ -328,14 +334,17 @@ def _settings(arguments, datasets):
 
 
 def _absolute(path):
-    """Return an absolute path; the address of a file in a bucket stays."""
+    """Return an absolute path; the address of a file in a bucket is not changed."""
     if path in (None, "memory") or "://" in str(path):
         return path
     return str(pathlib.Path(path).expanduser().absolute())
 
 
 def _load_named(arguments, run):
-    """Load the training and validation `Dataset`s by name; keep a copy of the excluded ids."""
+    """Load the training and validation `Dataset`s by name.
+
+    The ids of excluded examples are copied to the run's directory first.
+    """
     exclude, file = arguments["exclude"], run.path / EXCLUDED_FILE
     if exclude is not None and not file.exists():
         run.write(file.name, pathlib.Path(exclude).expanduser().read_text(encoding="utf-8"))
@@ -348,14 +357,14 @@ def _load_named(arguments, run):
 def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):
     """Compile the task of a recipe, record its metadata, and return the `ResumableFit`.
 
-    `run.add` raises an error if a run that is resumed has recorded other metadata.
+    When a run is resumed, `run.add` raises an error if the run has recorded other metadata.
     """
     task = make_task(recipe, model, *data, teacher)
     options = getattr(model, "options", None)
     metadata = {
         **task.metadata,
         "num_examples": data[0].num_examples,
-        # A dataset that is passed as an object has its own preprocessing.
+        # The preprocessing, which the recipe does not determine if the dataset is an object.
         "makers": [repr(each.maker) for each in data if each is not None],
         "images": _image_digests(*data) if distribution.is_first_process() else {},
         "options": options
@@ -364,14 +373,14 @@ def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):
     run.add(metadata)
     run.add({"id": run.identity})
     epochs, updates_per_epoch = lengths
-    # A `Distiller` contains the teacher, which may have another dtype.
+    # Make the optimizer for the student: the teacher in a `Distiller` may have another dtype.
     trained = task.model if teacher is None else model
     task.model.compile(
         optimizer=make_optimizer(recipe, trained, epochs * updates_per_epoch),
         loss=task.loss,
         weighted_metrics=list(task.metrics),
     )
-    # Built here: otherwise TensorFlow would trace the first step twice.
+    # Build the optimizer now: otherwise TensorFlow would trace the first step twice.
     task.model.optimizer.build(task.model.trainable_variables)
     batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
     states = States(run.path / STATES, keep)
@@ -379,15 +388,15 @@ def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):
 
 
 def _image_digests(train, validation):
-    """Return digests of the images of a run; warn about images that are in both datasets."""
+    """Return digests of the images of a run. Log a warning if both datasets share images."""
     if validation is None:
         return {"training": train.source.digest()}
     sources = train.source, validation.source
     ids = [set(map(source.find_id, source.numbers.tolist())) for source in sources]
     if shared := sorted(set.intersection(*ids)):
         logging.getLogger("keras_vit").warning(
-            "%d of the %d validation images, which choose the best model, are training images "
-            "too: %s",
+            "%d of the %d validation images, by which the best model is chosen, are also training "
+            "images: %s",
             len(shared),
             len(ids[1]),
             name_some(shared),
@@ -396,7 +405,7 @@ def _image_digests(train, validation):
 
 
 def _as_datasets(data):
-    """Return the argument `data` as `(train, validation)`; `None` if it is a name."""
+    """Return the argument `data` of `train` as `(train, validation)`; `None` if it is a name."""
     pair = data if isinstance(data, tuple) else (data, None)
     if not hasattr(pair[0], "info") and not isinstance(pair[0], Dataset):
         return None
@@ -404,17 +413,20 @@ def _as_datasets(data):
 
 
 def _for_recipe(recipe, train, validation):
-    """Return datasets with a recipe's batches; the training dataset is shuffled and repeated."""
+    """Return the datasets with the recipe's batch size, seed and kind of labels.
+
+    The training dataset is shuffled and repeated.
+    """
     if any(each is not None and each.shard != process() for each in (train, validation)):
         raise ValueError(
-            "`data` must be the share of this process, loaded with `shard=(index, count)`. "
+            "`data` must be the share of this process; `shard=(index, count)` loads it. "
             f"Received: shard={train.shard} instead of {process()}"
         )
     replicas = distribution.num_replicas()
     if recipe.batch_size % (recipe.accumulation_steps * replicas):
         raise ValueError(
             f"`batch_size` must be a multiple of {recipe.accumulation_steps * replicas}, the "
-            f"replicas ({replicas}) times `accumulation_steps`. "
+            f"number of replicas ({replicas}) times `accumulation_steps`. "
             f"Received: batch_size={recipe.batch_size}"
         )
     size = recipe.batch_size // recipe.accumulation_steps // process()[1]

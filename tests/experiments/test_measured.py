@@ -56,9 +56,9 @@ def test_runs_are_evaluated_and_averaged(digits_run, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("table", "text", "message"),
     [
-        ("Table 2", "RUN", "no results of VTAB or of a study; NAME=PATH .* of a run: ViT_H14"),
-        ("Table 9", "ViT_L16/jft300m/vtab=RUN", "its number of classes, 10"),
-        ("Table 5", "ViT_B16/jft300m/cifar10=RUN", "the model's architecture, ViT_L16"),
+        ("Table 2", "RUN", "no results of VTAB or of a study; name .* NAME=PATH: ViT_H14"),
+        ("Table 9", "ViT_L16/jft300m/vtab=RUN", "the number of classes 10"),
+        ("Table 5", "ViT_B16/jft300m/cifar10=RUN", "a row with the architecture ViT_L16"),
     ],
 )
 def test_runs_of_other_rows_are_refused(table, text, message, digits_run, monkeypatch):
@@ -85,7 +85,7 @@ def test_vtab_of_a_named_row_tells_other_settings(tmp_path):
     assert table.rows[0][:3] == ("natural, mean of 7", "75.00 %", "86.7 %")
     assert table.rows[-1] == ("VTAB-1k, mean of 19", "75.00 %", "77.63 +- 0.23 %", "-2.63")
     assert table.notes[0].endswith("; other settings than the paper's: image_size")
-    with pytest.raises(ValueError, match="VTAB of a model that has no row"):
+    with pytest.raises(ValueError, match="VTAB for a model that has no row"):
         measured_tables("Table 9", [path])
 
 

@@ -9,7 +9,7 @@ from keras_vit.experiments.reported import (
     OF_CHECKPOINTS,
     TABLE_2,
     builder_of,
-    check_meant,
+    check_row_fits,
     find_reported,
     reported_of_checkpoint,
 )
@@ -46,19 +46,19 @@ def test_a_model_that_only_has_the_name_of_a_checkpoint_has_no_accuracy(options)
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("ViT_H14/jft300m/cifar10", "cifar10", "the model's architecture, ViT_L16"),
-        ("ViT_L16/jft300m/cifar100", "cifar10", "a row of the dataset, cifar10"),
-        ("ViT_L16/jft300m/cifar100", "folder:cifar", "its number of classes, 10.*of 100"),
-        ("ViT_L16/jft300m/vtab", "vtab/svhn", "a row of the dataset, vtab/svhn"),
-        ("ViT_L16/jft300m/vtab", "folder:vtab", "its number of classes, 10.*of None"),
+        ("ViT_H14/jft300m/cifar10", "cifar10", "a row with the architecture ViT_L16"),
+        ("ViT_L16/jft300m/cifar100", "cifar10", "a row with the dataset cifar10"),
+        ("ViT_L16/jft300m/cifar100", "folder:cifar", "the number of classes 10.*classes 100"),
+        ("ViT_L16/jft300m/vtab", "vtab/svhn", "a row with the dataset vtab/svhn"),
+        ("ViT_L16/jft300m/vtab", "folder:vtab", "the number of classes 10.*classes None"),
     ],
 )
 def test_a_row_of_something_else_is_refused(name, data, message):
     large = model_of("ViT_L16")
-    check_meant(find_reported("ViT_L16/jft300m/cifar10"), large, "cifar10", 10)
-    check_meant(find_reported("ViT_L16/jft300m/cifar10"), large, "folder:cifar", 10)
+    check_row_fits(find_reported("ViT_L16/jft300m/cifar10"), large, "cifar10", 10)
+    check_row_fits(find_reported("ViT_L16/jft300m/cifar10"), large, "folder:cifar", 10)
     with pytest.raises(ValueError, match=message):
-        check_meant(find_reported(name), large, data, 10)
+        check_row_fits(find_reported(name), large, data, 10)
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_the_row_of_a_model_is_found_by_its_checkpoint():
     assert find_row("ViT_L16/imagenet21k") == row
     assert find_row("gs://vit_models/imagenet21k/ViT-L_16.npz") == row
     assert find_row("ViT_B16/imagenet21k") is None
-    with pytest.raises(ValueError, match="of VTAB and of the model's architecture"):
+    with pytest.raises(ValueError, match="dataset VTAB and the model's architecture"):
         find_row("model.keras", None, "ViT_L16/jft300m/vtab")
 
 

@@ -129,7 +129,7 @@ def test_a_run_is_a_teacher_by_its_directory(tmp_path):
     [
         ({"num_classes": 4}, "class_names", None, "the dataset's 3 classes"),
         ({}, "class_names", ("7", "9", "8"), "the dataset's 3 classes"),
-        ({}, "thresholds", (0.5, 0.5, 0.5), "with one label per image"),
+        ({}, "thresholds", (0.5, 0.5, 0.5), "for one label per image"),
         ({"classifier_activation": "softmax"}, "class_names", None, "must map .* to logits"),
     ],
 )
@@ -152,8 +152,8 @@ def test_a_token_without_labels_is_refused():
     ("changes", "has_teacher", "message"),
     [
         ({"temperature": 2.0}, False, "`temperature` is for training with a `teacher`"),
-        ({"loss": "sigmoid"}, True, "A `teacher` is for the loss 'softmax'"),
-        ({"freeze": True}, True, "needs images, not features"),
+        ({"loss": "sigmoid"}, True, "A `teacher` needs the loss 'softmax'"),
+        ({"freeze": True}, True, "a recipe without `freeze`"),
     ],
 )
 def test_a_recipe_that_does_not_fit_a_teacher_is_refused(changes, has_teacher, message, tmp_path):

@@ -192,5 +192,5 @@ def test_one_device_has_no_strategy():
 
 def test_a_batch_that_replicas_cannot_share_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr("keras_vit.training.distribution.num_replicas", lambda: 3)
-    with pytest.raises(ValueError, match="`batch_size` must be .* of 3, the replicas"):
+    with pytest.raises(ValueError, match="`batch_size` must be .* of 3, the number of replicas"):
         small_fit(tmp_path / "run")

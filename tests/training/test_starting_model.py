@@ -120,9 +120,9 @@ def test_a_kept_head_computes_as_before(kind, tmp_path):
 @pytest.mark.parametrize(
     ("model", "changes", "message"),
     [
-        ("ViT_Ti16", {}, "is for a trained model"),
+        ("ViT_Ti16", {}, "needs a trained model"),
         ("ViT_Ti61", {}, "must be an existing file"),
-        (case_path("a_vit_token"), {"loss": "pixels"}, "is to classify images"),
+        (case_path("a_vit_token"), {"loss": "pixels"}, "a loss for classes of images"),
         (case_path("a_vit_token"), {}, "with None instead of '0'"),
     ],
 )

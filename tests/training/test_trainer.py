@@ -95,7 +95,7 @@ def test_the_length_of_an_epoch_can_be_given(tmp_path, fitted):
         ({}, {"strategy": "none"}, "is for a model that is not built yet"),
         ({}, {"dtype": "float32"}, "is for a model that is not built yet"),
         ({}, {"keep_head": True}, "is for a model that is not built yet"),
-        ({"num_classes": 5}, {}, "must have a head of .*3 classes"),
+        ({"num_classes": 5}, {}, "must have a head for .*3 classes"),
         ({"classifier_activation": "softmax"}, {}, "to logits"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
     ("more", "message"),
     [
         ("--warmup-steps 30", "`warmup_steps` and `boundaries` must be smaller"),
-        ("--dtype mixed_bfloat16", "`dtype` is for a model that is not a .keras file"),
+        ("--dtype mixed_bfloat16", "`dtype` cannot be given for a .keras file"),
         ("--classes bird", "`classes` must be a list of names among cat, dog"),
         (f"{EVERY} --fewshot-classes ten", "`classes` must be a list of names among 0, 1"),
         ("--fewshot-every 4", "must be given together"),

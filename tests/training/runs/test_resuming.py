@@ -135,7 +135,7 @@ def test_the_last_states_are_kept(tmp_path, compiled):
     (tmp_path / "batch-000000003.npz").write_bytes(b"PK")
     assert states.load()[1]["batch"] == 2
     (tmp_path / "batch-000000002.npz").write_bytes(b"")
-    with pytest.raises(ValueError, match="must have a state that can be read.*2 damaged"):
+    with pytest.raises(ValueError, match="must have a readable state.*2 damaged"):
         states.load()
 
 

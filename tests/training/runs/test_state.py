@@ -82,7 +82,7 @@ def test_a_state_of_another_model_is_refused(change, tmp_path):
         arrays[key] = np.ones(3)
     arrays["model/encoder_norm/gamma"] = np.full(8, 9)
     before = model.get_weights()
-    with pytest.raises(ValueError, match=f"`model` must be the one .*: {key}$"):
+    with pytest.raises(ValueError, match=f"`model` must be the model .*: {key}$"):
         restore(model, arrays)
     for value, expected in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(value, expected)

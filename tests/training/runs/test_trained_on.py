@@ -71,7 +71,7 @@ def test_validation_images_that_are_trained_on_are_named(tmp_path, caplog):
     data = small_data(recipe, split="train+validation")
     train(recipe, small_model(recipe), data, tmp_path / "run")
     count = data[1].num_examples
-    assert f"{count} of the {count} validation images, which choose the best model" in caplog.text
+    assert f"{count} of the {count} validation images, by which the best model" in caplog.text
 
 
 def test_a_cache_is_of_the_same_images(root, tmp_path):
