@@ -11,7 +11,6 @@ import pathlib
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow.parquet
 import tensorflow as tf
 from PIL import Image
 
@@ -277,6 +276,9 @@ def parquet_rows(paths):
     Raises:
         ValueError: if there is no column of images, or the columns of the files differ.
     """
+    # Inside functions: the newest pyarrow needs NumPy 2, which images in files do not.
+    import pyarrow.parquet
+
     schemas, groups, counts = [], [], [[] for _ in paths]
     for path, file_counts in zip(paths, counts, strict=True):
         # Each file is closed, because there may be more files than a process can keep open.
@@ -337,6 +339,8 @@ class _Stream:
         return list(itertools.islice(self._rows, skipped, skipped + stop - start))
 
     def _rows_from(self, group):
+        import pyarrow.parquet
+
         for path, index in self._groups[group:]:
             with pyarrow.parquet.ParquetFile(path) as file:
                 options = {"row_groups": [index], "columns": self._columns}
@@ -346,6 +350,7 @@ class _Stream:
 
 def _columns_of(schema):
     """Return the names of the columns of images, labels and ids; `None` for a missing column."""
+    import pyarrow
 
     def holds_bytes(kind):
         if pyarrow.types.is_struct(kind):
@@ -383,6 +388,8 @@ def _ids(paths, starts, column):
     numbered_id = numbered_ids([names[str(path)] for path in paths], starts)
     if column is None:
         return numbered_id
+    import pyarrow.parquet
+
     tables = [pyarrow.parquet.read_table(path, columns=[column]) for path in paths]
     ids = pyarrow.concat_tables(tables)[column].combine_chunks()
     return lambda number: ids[number].as_py() or numbered_id(number)
