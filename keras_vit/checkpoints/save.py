@@ -342,7 +342,7 @@ def arrays_of(values, options, format, image_spec):
         for entry in mapped
     }
     arrays |= format.constants(options)
-    return {format.spell(name, options): array for name, array in arrays.items()}
+    return {format.written_name(name, options): array for name, array in arrays.items()}
 
 
 def _without_patch_bias(format, values, options):

@@ -20,7 +20,8 @@ class Client(Command):
         images: image files.
         url: http://HOST:8501/v1/models/NAME for REST, grpc://HOST:8500/NAME for gRPC. Append
             /versions/N for a version other than the newest.
-        top: classes to print for each image, the most likely first; at most the model's top_k.
+        top: classes to print for each image, the most likely first; at most the `--top-k`
+            of `keras-vit export`.
         timeout: seconds to wait for a response.
     """
 
@@ -35,15 +36,15 @@ class Client(Command):
 
     def run(self):
         """Print a line for each image. Non-images are reported, and the exit status is then 1."""
-        from keras_vit.serving.client import Client as Server
+        from keras_vit.serving.client import Client as ServingClient
 
-        with Server(self.url, self.timeout) as server:
-            results = [_print_classes(image, server, self.top) for image in self.images]
+        with ServingClient(self.url, self.timeout) as client:
+            results = [_print_classes(image, client, self.top) for image in self.images]
         if not all(results):
             sys.exit(1)
 
 
-def _print_classes(image, server, top):
+def _print_classes(image, client, top):
     """Print the classes of an image; return whether it could be decoded."""
     from keras_vit.cli.predict import print_classes
     from keras_vit.serving.client import BadImageError
@@ -55,13 +56,13 @@ def _print_classes(image, server, top):
         print(f"keras-vit: error: {error}", file=sys.stderr)
         return False
     try:
-        outputs = server.predict([encoded])
+        outputs = client.predict([encoded])
     except BadImageError:
         outputs = {"is_bad": [True]}
     if outputs.get("is_bad", [False])[0]:
         print(f"keras-vit: error: the server cannot decode {image}", file=sys.stderr)
         return False
-    print_classes(image, most_likely(outputs, top, server.url))
+    print_classes(image, most_likely(outputs, top, client.url))
     return True
 
 

@@ -29,8 +29,8 @@ class Data(Command):
         name: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
             multi-label `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of the
             paper's datasets. Without a name, the paper's datasets are listed.
-        picture: PNG file of a contact sheet: images as in training and as in evaluation, or masks.
-            An existing file is replaced.
+        picture: PNG file of a contact sheet: images as in training and as in evaluation, or, for a
+            dataset with masks, images with their masks. An existing file is replaced.
         image_size: side of the square images, in pixels.
         batch_size: images per batch in the measurement.
         min_crop_area: smallest share of the image's area in a random crop; None for no crop.

@@ -31,7 +31,7 @@ class Study(Command):
         data: dataset as in `keras-vit train`. Models are trained on the train split and evaluated
             on the test split. Not needed for the study `datasets`.
         models: names of variants, as `--model` of `keras-vit train`.
-        seeds: number of runs per setting, with the seed of the recipe and the seeds after it.
+        seeds: number of runs per setting. Run i has the recipe's seed + i, with i from 0.
         classes: classes to keep; all by default.
         data_dir: directory of TensorFlow Datasets.
         finetune: recipe for fine-tuning the trained models.
@@ -39,8 +39,9 @@ class Study(Command):
         finetune_data: dataset to fine-tune on. The accuracy is measured on its test split.
         finetune_classes: classes to keep of `--finetune-data`; all by default.
         finetune_fraction: share of the training images of `--finetune-data`.
-        fewshot_data: dataset on which to measure the few-shot accuracy. By default the study
-            `data-size` uses the training dataset, whose images and labels the model has seen.
+        fewshot_data: dataset on which to measure the few-shot accuracy. By default only the study
+            `data-size` measures it, on the training dataset, whose images and labels the model has
+            seen.
         fewshot_classes: classes to keep of `--fewshot-data`; all by default.
         shots: number of labelled images per class for the few-shot accuracy.
         values: the settings to compare; by default those of the paper. For `data-size`, shares of
@@ -116,8 +117,8 @@ class Paper(Table):
         table: number of a table, 1 to 9.
         figure: number of a figure, 2 to 5, instead of a table.
         measured: your results, to print next to those of the paper: directories of `keras-vit vtab`
-            or `keras-vit study`, or ROW=DIRECTORY: a row of the table, and a run to evaluate on the
-            test split, such as ViT_L16/jft300m/cifar10=runs/cifar.
+            or `keras-vit study`, or ROW=DIRECTORY. ROW is a row of the table, and DIRECTORY a run
+            to evaluate on the test split, such as ViT_L16/jft300m/cifar10=runs/cifar.
         data_dir: directory of TensorFlow Datasets, to evaluate runs.
     """
 

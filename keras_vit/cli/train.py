@@ -137,7 +137,7 @@ class Train(Command):
 
         def show(run):
             # The last run of a sweep trains on all images, so no images are left for the figures.
-            show_run(run, callbacks, None if is_sweep and self.recipe.is_of_classes else self.data)
+            show_run(run, callbacks, None if is_sweep and self.recipe.for_classifier else self.data)
 
         if self.seeds is None:
             show(train(**options))
@@ -146,7 +146,7 @@ class Train(Command):
             print(describe_seeds(results))
         workdir = shlex.quote(str(self.workdir))
         print(f"Next: tensorboard --logdir {workdir}")
-        if self.recipe.is_of_classes or self.recipe.loss == SEGMENTATION:
+        if self.recipe.for_classifier or self.recipe.loss == SEGMENTATION:
             print(f"      keras-vit evaluate {workdir}")
 
     def _callbacks(self):

@@ -65,8 +65,8 @@ def mask_patches(
     >>> float(weights.max()), float(weights.mean())
     (2.0, 1.0)
     """
-    makes_batches = isinstance(dataset, Dataset)
-    image_size = dataset.maker.image_size if makes_batches else dataset.element_spec[0].shape[1:3]
+    is_own_dataset = isinstance(dataset, Dataset)
+    image_size = dataset.maker.image_size if is_own_dataset else dataset.element_spec[0].shape[1:3]
     patch_size = as_pair(patch_size, "patch_size")
     grid = grid_size(tuple(image_size), patch_size)
     check_choice("target", target, TARGETS)
@@ -100,11 +100,12 @@ def mask_patches(
     def masked(batches, start_step):
         # `load` also prefetches two batches: more would take much memory.
         result = batches.enumerate(start_step).map(mask).prefetch(2)
-        # Copy the method that `load` replaced because TensorFlow cannot compute the length.
+        # `load` replaced `cardinality`, because TensorFlow cannot compute the length. Copy the
+        # replacement.
         result.cardinality = batches.cardinality
         return result
 
-    if makes_batches:
+    if is_own_dataset:
         return dataclasses.replace(dataset, finish=masked)
     return masked(dataset, start_step)
 

@@ -29,7 +29,7 @@ import tensorflow as tf
 from keras_vit.core.arguments import check_integer
 from keras_vit.data.images.decoding import explain
 from keras_vit.data.images.geometry import ImageMaker
-from keras_vit.data.left_out import IN_A_LIST, Skipped
+from keras_vit.data.left_out import INVALID_IN_LIST, Skipped
 from keras_vit.data.sources.feature_source import FeatureMaker, compute_features, feature_source
 from keras_vit.data.sources.source import Source, not_among
 
@@ -350,7 +350,7 @@ class _Reader:
     def _check_labels(self, numbers, labels):
         if labels.shape.rank != 1:
             # `multi_hot` returns NaN for all classes if one label of an image is invalid.
-            labels = tf.where(tf.reduce_any(tf.math.is_nan(labels), axis=1), IN_A_LIST, 0)
+            labels = tf.where(tf.reduce_any(tf.math.is_nan(labels), axis=1), INVALID_IN_LIST, 0)
         is_wrong = (labels < 0) | (labels >= len(self.source.class_names))
 
         def refuse():

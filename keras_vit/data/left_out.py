@@ -13,8 +13,8 @@ from keras_vit.core.text import name_some
 # Number of images that may be skipped even if `max_skipped` is a smaller share.
 _ALWAYS_ALLOWED = 10
 _SHOWN = 5
-# Stands for an invalid label in an image's list of labels, whose value is not known.
-IN_A_LIST = -2
+# Used in place of the label if a list of labels contains an invalid one of unknown value.
+INVALID_IN_LIST = -2
 
 
 class Skipped:
@@ -42,7 +42,8 @@ class Skipped:
         return len(self._reasons)
 
     def __str__(self):
-        # A source of features does not contain the images that were skipped.
+        # A source of features does not contain the images that were skipped, so they are added to
+        # the total.
         missing = len(self) - len(self._source.find_numbers(self.reasons))
         total = self._source.num_examples + missing
         shown = name_some([f"{id} ({reason})" for id, reason in self.reasons.items()], _SHOWN)
@@ -67,14 +68,17 @@ class Skipped:
     def refuse_label(self, number, label):
         """Raise `ValueError` for an image with a label that is not the number of a class."""
         count = len(self._source.class_names)
-        shown = "a list with another label" if label == IN_A_LIST else f"label={label}"
+        shown = "a list with another label" if label == INVALID_IN_LIST else f"label={label}"
         self._fail(
             f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
             f"{shown} for {self._source.find_id(int(number))}"
         )
 
     def end_of_epoch(self, count):
-        """Raise `ValueError` unless all examples were read in an epoch; `count` is their number."""
+        """Raise `ValueError` unless all examples were read in an epoch.
+
+        `count` is the number of examples that were read.
+        """
         if count != self._source.num_examples:
             self._fail(
                 f"All {self._source.num_examples} examples must be read. Received: {count}; "

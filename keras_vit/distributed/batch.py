@@ -28,7 +28,8 @@ from keras_vit.data.sources.kinds import find_kind
 from keras_vit.serving.predictor import Predictor, digest_of_model
 
 _TEXTS, _NUMBERS = pyarrow.string(), pyarrow.float32()
-_DEPTHS = {"probabilities": 1, "logits": 1, "features": 1, "attention_distance": 2}
+# How deep the lists of numbers of an image are nested in the column of each output.
+_LIST_DEPTHS = {"probabilities": 1, "logits": 1, "features": 1, "attention_distance": 2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +156,7 @@ def output_types(predictor):
     """Return the Arrow types of the columns that a predictor adds, a dictionary by their names."""
     is_multi_label = predictor.model.thresholds is not None
     types = {"prediction": (_TEXTS, is_multi_label), "probability": (_NUMBERS, is_multi_label)}
-    types |= {name: (_NUMBERS, depth) for name, depth in _DEPTHS.items()}
+    types |= {name: (_NUMBERS, depth) for name, depth in _LIST_DEPTHS.items()}
     return {name: _nested(*types[name]) for name in predictor.outputs} | {"error": _TEXTS}
 
 

@@ -62,8 +62,9 @@ def evaluate_fewshot(
         seeds: as in `fewshot_accuracies`.
         method: as in `fewshot_accuracies`.
         l2: as in `fewshot_accuracies`.
-        **data: for a name: `cache`, `batch_size` and options of `load`, such as `classes` and
-            `central_crop_from`, as in `keras_vit.evaluation.extraction.split_features`.
+        **data: only if `name` is a string: `cache`, `batch_size` and options of `load`, such as
+            `classes` and `central_crop_from`, as in
+            `keras_vit.evaluation.extraction.split_features`.
 
     Returns:
         A dictionary from `(shots, seed)` to the accuracy on the whole test split.
@@ -206,8 +207,9 @@ class FewshotAccuracy:
     """Measure the few-shot accuracy of a model repeatedly during its training.
 
     The accuracy is computed as in `evaluate_fewshot` with least squares, from the representation
-    before the head (after the layer `pre_logits`, if there is one). Call the object with a model to
-    get a function that measures, as `keras_vit.training.callbacks.MeasureRegularly` does.
+    before the head (after the layer `pre_logits`, if there is one). A call of the object with a
+    model returns a function, and each call of this function measures the model.
+    `keras_vit.training.callbacks.MeasureRegularly` does both.
 
     The first measurement decodes the train split once, to find the labels. Features are computed
     only for the chosen images and the test split. Decoded images are kept in memory if a split has
@@ -268,7 +270,7 @@ class FewshotAccuracy:
         train, _ = (find_source(data, split, **self._options) for split in ("train", "test"))
         self._options |= {"batch_size": batch_size, "max_skipped": max_skipped, "upright": upright}
         self._num_classes = len(train.class_names)
-        self._read_as = self._choices = self._splits = None
+        self._read_size_and_spec = self._choices = self._splits = None
 
     @property
     def settings(self):
@@ -285,14 +287,14 @@ class FewshotAccuracy:
         extractor = feature_extractor(model)
         image_size, image_spec = model.input_shape[1:3], image_spec_of(model)
         # This copy is compiled once; each measurement updates its weights.
-        folded = for_inference(extractor)
-        compute = outputs_function(folded)
+        inference_copy = for_inference(extractor)
+        compute = outputs_function(inference_copy)
 
         def measure():
-            if self._read_as != (image_size, image_spec):
+            if self._read_size_and_spec != (image_size, image_spec):
                 self._read(image_size=image_size, image_spec=image_spec)
-                self._read_as = image_size, image_spec
-            update_inference_copy(extractor, folded)
+                self._read_size_and_spec = image_size, image_spec
+            update_inference_copy(extractor, inference_copy)
             return self._measure(compute)
 
         return measure
@@ -471,8 +473,8 @@ def _check_examples(kind, features, labels, num_classes):
     features, labels = np.asarray(features), np.asarray(labels)
     if len(features) != len(labels) or labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError(
-            f"`{kind}_labels` must be as many as `{kind}_features`, from 0 to {num_classes - 1}. "
-            f"Received: {len(labels)} from {labels.min()} to {labels.max()}, for {len(features)}"
+            f"`{kind}_labels` must be from 0 to {num_classes - 1}, one per example. Received: "
+            f"{len(labels)} labels from {labels.min()} to {labels.max()}, {len(features)} examples"
         )
     if not np.isfinite(features).all():
         # Without this error, such features would be classified as class 0.

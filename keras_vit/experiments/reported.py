@@ -169,11 +169,11 @@ def check_row_fits(row, model, data, num_classes):
     if name not in (*DATASETS, OBJECTNET):
         name = row.dataset
     # Labels of ObjectNet are numbers of ImageNet classes.
-    labels = DATASETS.get("imagenet2012" if row.dataset == OBJECTNET else row.dataset)
+    dataset = DATASETS.get("imagenet2012" if row.dataset == OBJECTNET else row.dataset)
     for aspect, actual, of_row in (
         ("architecture", builder_of(model), row.builder),
         ("dataset", name, row.dataset),
-        ("number of classes", num_classes, labels and labels.num_classes),
+        ("number of classes", num_classes, dataset and dataset.num_classes),
     ):
         if actual != of_row:
             raise ValueError(

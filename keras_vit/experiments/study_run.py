@@ -208,7 +208,7 @@ class Plan:
 
         For masked patches, which have no accuracy to choose by, return only the setting itself.
         """
-        if not setting.applied_to(self.recipe).is_of_classes:
+        if not setting.applied_to(self.recipe).for_classifier:
             return [setting]
         return [
             dataclasses.replace(setting, tuned=dict(zip(self.tune, values, strict=True)))
@@ -335,12 +335,12 @@ def measure_setting(plan, setting, seed):
         model = load_trained(trained.run.workdir)
         row["images"] = trained.num_images
     row |= {"exaflops": trained.exaflops, "accuracy": None}
-    if recipe.is_of_classes and not setting.is_scratch:
+    if recipe.for_classifier and not setting.is_only_finetuned:
         row["accuracy"] = plan.images(setting).accuracy(model, recipe)
     if plan.fewshot:
-        row["fewshot"] = None if setting.is_scratch else _fewshot(plan, model, recipe)
+        row["fewshot"] = None if setting.is_only_finetuned else _fewshot(plan, model, recipe)
     if plan.finetune:
-        if not setting.is_scratch:
+        if not setting.is_only_finetuned:
             trained = finetune_setting(plan, setting, trained)
         accuracy = plan.target.accuracy(trained.run.model, trained.run.recipe)
         row |= {"exaflops": trained.exaflops, "finetuned": accuracy}
@@ -354,7 +354,7 @@ def train_setting(plan, setting, seed):
     source = images.source()
     # Train with each share of the images for the same number of steps, and evaluate equally often.
     epoch_examples = source.num_examples
-    if setting.is_scratch:
+    if setting.is_only_finetuned:
         recipe, images = from_scratch(plan, recipe, source), plan.target
         source, epoch_examples = images.source(), None
     directory = plan.workdir / re.sub(r"\W+", "_", f"{setting.full_name}, seed {seed}")
@@ -395,7 +395,7 @@ def training_exaflops(recipe, model, source, built_by):
     """
     epochs, steps = recipe.epoch_lengths(source.num_examples)
     images = steps * recipe.batch_size
-    num_classes = len(source.class_names) if recipe.is_of_classes else 0
+    num_classes = len(source.class_names) if recipe.for_classifier else 0
     row = with_settings(find_variant(model), built_by)
     return count_training_exaflops(row, images, epochs, num_classes, recipe.image_size)
 
@@ -445,7 +445,7 @@ def _draw(plan, rows):
     panels = {titles[n]: n for n in titles if any(row.get(n) is not None for row in rows)}
     if not panels:
         return
-    if kind.is_by_compute:
+    if kind.shows_compute:
         exaflops = {name: values[0] for name, values in by_setting(rows, "exaflops").items()}
         title, column = next(iter(panels.items()))
         draw_scaling(exaflops, by_setting(rows, column), kind.title, picture, title)

@@ -22,7 +22,7 @@ class Setting:
         fraction: share of the training images to train on.
         data: name of the dataset to train on; `None` for the study's dataset.
         tuned: dictionary from fields of the recipe to values chosen by validation accuracy.
-        is_scratch: whether the model is trained only on the fine-tuning images.
+        is_only_finetuned: whether the model is trained only on the fine-tuning images.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Setting:
     fraction: float = 1.0
     data: str | None = None
     tuned: dict = dataclasses.field(default_factory=dict)
-    is_scratch: bool = False
+    is_only_finetuned: bool = False
 
     @property
     def full_name(self):
@@ -53,7 +53,7 @@ class Study:
         title: title of the figure.
         what: description of what the study compares, for the help text.
         needs_patches: `"yes"` if the models may not be ResNets, or empty.
-        is_by_compute: `"yes"` if the figure shows accuracy against compute, or empty.
+        shows_compute: `"yes"` if the figure shows accuracy against compute, or empty.
         settings: function of a recipe, the name of a model and `values` that yields `Setting`s.
         values: default of the values to compare.
         parse: function that converts a value from a string.
@@ -64,7 +64,7 @@ class Study:
     title: str
     what: str
     needs_patches: str
-    is_by_compute: str
+    shows_compute: str
     settings: Callable
     values: tuple = ()
     parse: Callable = str
@@ -122,8 +122,8 @@ _PRETRAINING = {
 
 def _pretraining(recipe, model, values):
     for setting in _changing(_PRETRAINING)(recipe, model, values):
-        is_scratch = setting.name == f"{model}, from scratch"
-        yield dataclasses.replace(setting, is_scratch=is_scratch)
+        is_only_finetuned = setting.name == f"{model}, from scratch"
+        yield dataclasses.replace(setting, is_only_finetuned=is_only_finetuned)
 
 
 # From what is scaled to the options to multiply by a factor. The patch size is divided by the
@@ -185,9 +185,10 @@ _POOLINGS = {
     "mean of patches": {"pooling": "gap"},
     "attention": {"pooling": "map"},
 }
-# The last fields of each `Study`. To add a study, add a row here and in `paper/studies.csv`; the
-# command `keras-vit study` and its help read both.
-_SETTINGS = {
+# For each study, the fields `settings`, `values` and `parse` of `Study`; the last two have
+# defaults. To add a study, add a row here and in `paper/studies.csv`; the command `keras-vit study`
+# and its help read both.
+_LAST_FIELDS = {
     "scaling": (_models,),
     "data-size": (_data_sizes, (0.03, 0.1, 0.3, 1.0), float),
     "datasets": (_datasets, (), absolute_name),
@@ -199,5 +200,5 @@ _SETTINGS = {
     "axial": (_changing(_AXIAL), tuple(_AXIAL)),
 }
 STUDIES = {
-    row["name"]: Study(*row.values(), *_SETTINGS[row["name"]]) for row in paper_rows("studies")
+    row["name"]: Study(*row.values(), *_LAST_FIELDS[row["name"]]) for row in paper_rows("studies")
 }

@@ -286,7 +286,7 @@ def choose_learning_rate(
     Reference:
         Table 4 of the ViT paper (arXiv 2010.11929).
     """
-    if not recipe.learning_rates or not recipe.is_of_classes:
+    if not recipe.learning_rates or not recipe.for_classifier:
         raise ValueError(
             "A sweep needs `learning_rates`, and a loss for classes of images. Received: "
             f"learning_rates={recipe.learning_rates}, loss={recipe.loss!r}"

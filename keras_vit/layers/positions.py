@@ -54,7 +54,7 @@ class AddPositionEmbedding(PositionEmbedding):
     and `patch_size`, the layer interpolates them in each call.
 
     Args:
-        grid_size: `(rows, columns)` of the patches of the stored embeddings.
+        grid_size: `(rows, columns)` of the patches for which embeddings are stored.
         patch_size: int or `(height, width)` of the part of an image that one token represents.
         num_prefix_tokens: number of tokens before the patches.
 
@@ -157,9 +157,9 @@ class AddPositionEmbedding2D(PositionEmbedding):
         )
 
     def table_of(self, grid=None):
-        """Return the embeddings of all positions of a grid, `(1, rows * columns, width)`.
+        """Return embeddings `(1, tokens, width)` for a grid, by default for `grid_size`.
 
-        Zeros for the tokens before the patches come first.
+        The embeddings of the tokens before the patches are zeros.
         """
         parts = [self.rows, self.columns]
         if grid is not None:
@@ -211,25 +211,25 @@ def sincos_table(grid_size, width):
     # In a graph for images of any size, the grid consists of tensors. The table is then computed in
     # float32, as some runtimes have no float64.
     is_known = all(isinstance(size, int) for size in grid_size)
-    lib, dtype = (np, "float64") if is_known else (ops, "float32")
+    module, dtype = (np, "float64") if is_known else (ops, "float32")
     # The last frequency is exactly 1 / 10000.
     frequencies = (1 / 10_000 ** (np.arange(width // 4) / (width // 4 - 1))).astype(dtype)
-    angles = [lib.outer(lib.arange(size, dtype=dtype), frequencies) for size in grid_size]
-    rows, columns = (lib.concatenate([lib.sin(x), lib.cos(x)], axis=1) for x in angles)
-    return _joined(columns[None], rows[:, None], grid_size, lib)
+    angles = [module.outer(module.arange(size, dtype=dtype), frequencies) for size in grid_size]
+    rows, columns = (module.concatenate([module.sin(x), module.cos(x)], axis=1) for x in angles)
+    return _joined(columns[None], rows[:, None], grid_size, module)
 
 
-def _joined(first, second, grid, lib=ops):
+def _joined(first, second, grid, module=ops):
     """Join two halves of the width to a table `(1, rows * columns, width)`."""
-    halves = [lib.broadcast_to(half, (*grid, half.shape[-1])) for half in (first, second)]
-    table = lib.concatenate(halves, axis=-1)
-    return lib.reshape(table, (1, grid[0] * grid[1], table.shape[-1]))
+    halves = [module.broadcast_to(half, (*grid, half.shape[-1])) for half in (first, second)]
+    table = module.concatenate(halves, axis=-1)
+    return module.reshape(table, (1, grid[0] * grid[1], table.shape[-1]))
 
 
 def interpolate(table, size, axis):
     """Interpolate along an axis, linearly and corner-aligned like `resize_position_embedding`."""
     # Positions are multiples of `1 / steps`, computed with integers: if the size does not change,
-    # the table does not change by a bit.
+    # the table stays equal bit for bit.
     last, steps = table.shape[axis] - 1, ops.maximum(size - 1, 1)
     positions = ops.arange(size, dtype="int32") * last
     lower = positions // steps

@@ -61,9 +61,9 @@ class TransformerBlock(Layer):
         return_attention_scores: whether to return the attention scores as well as the output.
 
     Raises:
-        ValueError: if the heads do not divide the width, a rate is not at least 0 and less than 1,
-            `activation` or `attention_path` is unknown, or `rotary_grid_size` or
-            `relative_grid_size` does not fit the tokens.
+        ValueError: if the heads do not divide the width, a rate is not in [0, 1), `activation` or
+            `attention_path` is unknown, or `rotary_grid_size` or `relative_grid_size` does not fit
+            the tokens.
 
     Reference:
         Equations 2 and 3 of the ViT paper (arXiv 2010.11929), `Encoder1DBlock` in
@@ -259,8 +259,8 @@ class AxisBlock(TransformerBlock):
         heads, length = scores.shape[1:3]
         lines = rows * columns // length
         scores = ops.reshape(scores, (-1, lines, heads, length, length))
-        among = "bxhij,xy->bhxiyj" if self.axis == "rows" else "bxhij,xy->bhixjy"
-        scores = ops.einsum(among, scores, ops.eye(lines, dtype=scores.dtype))
+        subscripts = "bxhij,xy->bhxiyj" if self.axis == "rows" else "bxhij,xy->bhixjy"
+        scores = ops.einsum(subscripts, scores, ops.eye(lines, dtype=scores.dtype))
         return ops.reshape(scores, (-1, heads, rows * columns, rows * columns))
 
 
@@ -331,7 +331,7 @@ class AxialTransformerBlock(Layer):
         rows, columns = self.grid_size
         if input_shape[1] != rows * columns:
             raise ValueError(
-                "`grid_size` must be the rows and columns of the patches, the only tokens. "
+                "`grid_size` must be the grid of the patches, and there must be no other tokens. "
                 f"Received: grid_size={self.grid_size}, {input_shape[1]} tokens"
             )
         self.rows.build(input_shape)

@@ -8,9 +8,10 @@ from keras_vit.models.structure import output_name
 from keras_vit.serving.predictor import predict_column
 from keras_vit.serving.runner import export_runner, model_runner
 
-# An int8 export that is as accurate as its model stays well within both limits.
+# An int8 export that is as accurate as its model stays well within both limits. The difference is
+# relative to `Comparison.value_range`.
 MIN_AGREEMENT = 0.9
-MAX_DIFFERENCE = 0.5
+MAX_RELATIVE_DIFFERENCE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Comparison:
     @property
     def is_verified(self):
         """Whether the values agree up to rounding and quantization."""
-        is_close = self.largest_difference <= MAX_DIFFERENCE * self.value_range
+        is_close = self.largest_difference <= MAX_RELATIVE_DIFFERENCE * self.value_range
         return self.value_range > 0 and is_close and self.agreement >= MIN_AGREEMENT
 
 

@@ -74,7 +74,7 @@ NEEDS = (
     (("head_bias", "freeze"), "loss", CLASS_LOSSES),
     (("class_balance",), "loss", (*CLASS_LOSSES, SEGMENTATION)),
     (("temperature",), "distillation", ("soft",)),
-    # Keras's optimizers can accumulate, but would count each batch as a step of the schedule.
+    # Keras's optimizers can accumulate, but would count each part as a step of the schedule.
     (("accumulation_steps", "momentum_dtype"), "optimizer", PAPER_OPTIMIZERS),
     (("layer_decay", "unfreeze_steps"), "optimizer", PAPER_OPTIMIZERS),
     (("boundaries",), "decay", ("staircase",)),
@@ -89,7 +89,7 @@ COMBINATIONS = (
     ),
     (
         lambda r: any(a >= b for a, b in itertools.pairwise((r.warmup_steps, *r.boundaries))),
-        "`boundaries` must rise, and be larger than `warmup_steps`",
+        "`boundaries` must be in rising order, and greater than `warmup_steps`",
         ("boundaries", "warmup_steps"),
     ),
     (
@@ -98,8 +98,8 @@ COMBINATIONS = (
         ("boundaries", "decay"),
     ),
     (
-        lambda r: r.class_balance == "sampling" and not r.is_of_classes,
-        '`class_balance="sampling"` needs classes of images; classes of pixels can have "weights"',
+        lambda r: r.class_balance == "sampling" and not r.for_classifier,
+        'With the loss "segmentation", `class_balance` must be "none" or "weights"',
         ("class_balance", "loss"),
     ),
     (
@@ -294,8 +294,8 @@ class Recipe:
         return mixes or self.loss == "sigmoid" or self.label_smoothing > 0
 
     @property
-    def is_of_classes(self):
-        """Whether the model learns classes of images, not masked patches or classes of pixels."""
+    def for_classifier(self):
+        """Whether the model is a classifier of images, and not of pixels or masked patches."""
         return self.loss in CLASS_LOSSES
 
     def changed(self, names):

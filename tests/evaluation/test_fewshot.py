@@ -123,8 +123,8 @@ def test_linear_probe_is_scikit_learns(l2, inverse):
         ({"method": "svm"}, "`method` must be one of"),
         ({"l2": float("nan")}, "`l2` must be a positive number"),
         ({"l2": 1.0, "method": "knn"}, "with a method that has `l2`"),
-        ({"train_labels": np.zeros(7, "int32")}, "`train_labels` must be as many"),
-        ({"test_labels": np.full(80, 3)}, "`test_labels` must be .* from 0 to 2"),
+        ({"train_labels": np.zeros(7, "int32")}, "`train_labels` must be .* one per example"),
+        ({"test_labels": np.full(80, 3)}, "`test_labels` must be from 0 to 2"),
         ({"test_features": np.full((80, 5), np.nan)}, "`test_features` must be finite"),
     ],
 )

@@ -36,8 +36,8 @@ class Checkpoint:
         activation: activation of the MLPs: `"gelu_tanh"`, `"gelu"` (erf; weights trained in
             PyTorch), or `"relu"` (BiT).
         pooling: pooling before the head.
-        position_embedding: kind of the position embedding, which files without learned positions do
-            not record.
+        position_embedding: kind of the position embedding. Files without learned positions do not
+            record it.
         zero_head: whether the head was set to zero before publication.
         accuracy: top-1 accuracy on ImageNet-1k in percent, reported for this file, or `None`.
         source: where the file and its accuracy are published: a file of a repository, or arXiv.
@@ -81,25 +81,26 @@ def _imagenet21k(variant, file, representation_size):
 def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
     """Return the row of a fine-tuned file of the ViT paper.
 
-    In the README, accuracies at 224 pixels were measured with these files, and accuracies at 384
-    pixels in other runs.
+    The README's accuracies at 224 pixels belong to these files. Its accuracies at 384 pixels belong
+    to other runs, so the rows at 384 pixels have none.
     """
     url = f"gs://vit_models/imagenet21k+imagenet2012/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 1000, accuracy=accuracy, source=VIT_README)
 
 
-def _augreg(variant, model, recipe, finetuned=None, accuracy=None, lr=0.03, source=VIT_README):
+def _augreg(variant, model, settings, tuned_size=None, accuracy=None, lr=0.03, source=VIT_README):
     """Return a row of "How to train your ViT?" (arXiv 2106.10270).
 
-    `finetuned` is the image size of the fine-tuning, or `None`.
+    `settings` is the part of the file's name with the settings of the pre-training. `tuned_size` is
+    the image size of the fine-tuning, or `None`.
     """
-    url = f"gs://vit_models/augreg/{model}-i21k-300ep-lr_0.001-{recipe}"
-    if finetuned is None:
+    url = f"gs://vit_models/augreg/{model}-i21k-300ep-lr_0.001-{settings}"
+    if tuned_size is None:
         tag, image_size, num_classes = "augreg_imagenet21k", 224, IMAGENET_21K
     else:
-        tag = "augreg_imagenet2012" if finetuned == 224 else f"augreg_imagenet2012_{finetuned}"
-        url += f"--imagenet2012-steps_20k-lr_{lr}-res_{finetuned}"
-        image_size, num_classes = finetuned, 1000
+        tag = "augreg_imagenet2012" if tuned_size == 224 else f"augreg_imagenet2012_{tuned_size}"
+        url += f"--imagenet2012-steps_20k-lr_{lr}-res_{tuned_size}"
+        image_size, num_classes = tuned_size, 1000
     fields = {"accuracy": accuracy, "source": source}
     return Checkpoint(variant, tag, f"{url}.npz", image_size, num_classes, **fields)
 
@@ -184,8 +185,8 @@ GOOGLE_CHECKPOINTS = (
     _augreg("ViT_B8", "B_8", "aug_medium2-wd_0.1-do_0.0-sd_0.0", 224, 85.58, source=VIT_AUGREG),
     _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_HYBRID),
     _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 83.78, 0.01, INDEX),
-    # No accuracy at 224 pixels is reported for files with the recommended settings. These are the
-    # best files for which an accuracy is reported.
+    # For these three builders, no accuracy at 224 pixels is reported with the recommended settings.
+    # These are the best files for which an accuracy is reported.
     _augreg("ViT_B32", "B_32", "aug_medium1-wd_0.03-do_0.0-sd_0.0", 224, 79.44, 0.03, INDEX),
     _augreg("ViT_L16", "L_16", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 85.72, 0.01, INDEX),
     _augreg("R26_S32", "R26_S_32", "aug_light0-wd_0.03-do_0.1-sd_0.1", 224, 80.94, 0.03, INDEX),

@@ -63,7 +63,10 @@ def resnet_rows(group_norm):
 
 
 def describe_stages(shape_of):
-    """Return the number of residual units per stage, including incomplete units."""
+    """Return the number of residual units per stage.
+
+    Units of which the file has only some arrays are included.
+    """
     stages = [_count_units(shape_of, stage) for stage in range(1, MAX_STAGES + 1)]
     while stages and not stages[-1]:
         stages.pop()
@@ -129,8 +132,8 @@ BIG_VISION_ROWS = (
 
 def find_big_vision(shapes):
     """Return the `Naming` of a Flax ViT or a ResNet of `bit.py`, or `None`; see `Format.find`."""
-    stems = ("embedding/kernel", "conv_root/kernel")
-    prefixes = (p for p in PREFIXES if any(len(shapes.get(f"{p}{x}", ())) == 4 for x in stems))
+    kernels = ("embedding/kernel", "conv_root/kernel")
+    prefixes = (p for p in PREFIXES if any(len(shapes.get(f"{p}{k}", ())) == 4 for k in kernels))
     prefix = next(prefixes, None)
     if prefix is None:
         return None
@@ -212,11 +215,12 @@ BIG_VISION = Format(
     find_big_vision,
     describe_flax,
     models=("ViT", "SigLIP's image tower", "FlexiViT", "DeiT III", "`bit.py`"),
-    # Old files have a row for the class token, which big_vision drops in models without this token.
+    # Old files have a position row for a class token. If a model has no such token, big_vision
+    # drops the row.
     prefix_rows=lambda num_tokens, shape_of: (0, 1),
     has_resnets=True,
     refused=lambda options: [] if options.resnet_stages is None else ["resnet_stages"],
     position_embeddings=("learned", "sincos2d"),
     store_positions=_store_positions,
-    spell=lambda name, options: f"params/{name}",
+    written_name=lambda name, options: f"params/{name}",
 )

@@ -64,7 +64,8 @@ class Format:
             `num_tokens` is the number of tokens before the patches.
         constants: `constants(options)` returns, by name, arrays that the project's models contain
             but do not use.
-        spell: `spell(name, options)` returns the name in the file for a name of the weight map.
+        written_name: `written_name(name, options)` returns the name in the file for a name of the
+            weight map.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Format:
     position_embeddings: tuple[str, ...] = ("learned",)
     store_positions: Callable = lambda values, num_tokens: values
     constants: Callable = lambda options: {}
-    spell: Callable = lambda name, options: name
+    written_name: Callable = lambda name, options: name
 
     @property
     def name_in_directory(self):

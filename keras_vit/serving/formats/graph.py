@@ -73,9 +73,9 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
         path: path of the SavedModel's directory, which must not exist.
         with_weights: whether the graph contains the weights. If not, it has inputs `weight_0`,
             `weight_1` ... in the order of `model.trainable_variables`.
-        sums_by_matmul: whether GroupNorm computes sums as matrix products, as usual with
-            TensorFlow. OpenVINO would transpose the images around each product, which takes as
-            long as the convolutions.
+        sums_by_matmul: whether GroupNorm computes sums as matrix products, as it does by default
+            on the TensorFlow backend. OpenVINO would transpose the images around each product,
+            which takes as long as the convolutions.
     """
     options = {"with_weights": with_weights, "sums_by_matmul": sums_by_matmul}
     if keras.backend.backend() == "tensorflow":
@@ -84,7 +84,8 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
     with tempfile.TemporaryDirectory(dir=pathlib.Path(path).parent) as scratch:
         file = pathlib.Path(scratch) / "model.keras"
         model.save(file)
-        # Hide the accelerator: this process uses its memory, and a conversion does not need it.
+        # Hide the accelerator from the subprocess: the parent process is using the accelerator's
+        # memory, and a conversion does not need it.
         environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, "-m", __name__, file, path, json.dumps(options)]
         command = [str(part) for part in command]

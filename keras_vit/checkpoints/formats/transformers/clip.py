@@ -67,7 +67,7 @@ def tower_finder(markers, ignored_with_classifier, absent=()):
     return find
 
 
-def spell_tower(name, options):
+def written_tower_name(name, options):
     """Return the name in the file: all names but those of heads begin with `vision_model.`."""
     is_head = name.startswith(("classifier.", "visual_projection."))
     return name if is_head else f"vision_model.{name}"
@@ -131,5 +131,5 @@ CLIP = transformers_format(
     refused=not_square,
     has_patch_bias=lambda options: False,
     constants=_constants,
-    spell=spell_tower,
+    written_name=written_tower_name,
 )

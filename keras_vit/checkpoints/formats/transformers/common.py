@@ -1,6 +1,7 @@
 """Functions that the layouts of Hugging Face transformers share: find, describe and configure.
 
-Files keep the names of the first release, although transformers 5 has other names in memory.
+Files keep the array names of the first releases of transformers; transformers 5 uses other names in
+memory.
 """
 
 import dataclasses
@@ -18,10 +19,11 @@ from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, torch_layer
 from keras_vit.models.options import VitOptions
 
-# Names of activations in transformers, and their names in this package.
+# Names of activations in transformers, and their names in this package. Of several names for the
+# same activation, the last is written to `config.json`.
 ACTIVATIONS = {
     "gelu_python": "gelu",
-    "gelu": "gelu",  # after "gelu_python", because the last name is written
+    "gelu": "gelu",
     "gelu_fast": "gelu_tanh",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
@@ -64,7 +66,8 @@ def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: nam
     Args:
         markers: names of arrays that a file must have, without the prefix.
         prefixes: possible prefixes of the names.
-        ignored: pattern of the names of arrays that are not part of the model.
+        ignored: pattern of the names of arrays that are not part of the model. The default matches
+            nothing.
         absent: names of arrays that a file must not have, without the prefix.
         rename: function from a name without the prefix to the name in the weight map.
     """
@@ -171,7 +174,8 @@ def settings_of(options):
         "hidden_size": options.embedding_dim,
         "num_hidden_layers": options.depth,
         "num_attention_heads": options.num_heads,
-        # If transformers lacks the activation, this is `None`, and `lost_options` raises an error.
+        # If transformers lacks the activation, this is `None`, and `lost_options` in `save.py`
+        # raises an error.
         "hidden_act": names.get(options.activation),
         "layer_norm_eps": options.epsilon,
         "image_size": _number_or_list(options.image_size),

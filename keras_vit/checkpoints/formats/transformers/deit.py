@@ -7,7 +7,7 @@ from keras_vit.checkpoints.formats.transformers.vit import (
     PATCHES,
     describe_vit,
     name_in_files,
-    speller,
+    prefixer,
     vit_settings,
 )
 from keras_vit.checkpoints.weight_map import Row, torch_layer
@@ -53,5 +53,5 @@ HUGGINGFACE_DEIT = transformers_format(
     _config_of,
     models=("DeiTModel", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"),
     interpolation="cubic",
-    spell=speller("deit.", *CLASSIFIERS),
+    written_name=prefixer("deit.", *CLASSIFIERS),
 )

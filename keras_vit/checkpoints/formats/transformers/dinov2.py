@@ -20,7 +20,7 @@ from keras_vit.checkpoints.formats.transformers.vit import (
     LAYER,
     PATCHES,
     PROJECTIONS,
-    speller,
+    prefixer,
 )
 from keras_vit.checkpoints.weight_map import POSITIONS, Row, packed, torch_layer, torch_norm
 from keras_vit.core.arguments import as_pair
@@ -71,8 +71,8 @@ def _describe(defaults, shape_of, config, num_heads):
 
 def _refused(options):
     # All gated MLPs of DINOv2 are SwiGLUs.
-    is_other = options.gated_mlp and options.activation != "silu"
-    names = [*not_square(options), *["activation"] * is_other]
+    is_gated_but_no_swiglu = options.gated_mlp and options.activation != "silu"
+    names = [*not_square(options), *["activation"] * is_gated_but_no_swiglu]
     return names if _mlp_ratio(options) else [*names, "mlp_dim", "embedding_dim"]
 
 
@@ -88,7 +88,7 @@ def _mlp_ratio(options):
     return None
 
 
-def _config_of(kind, model_type, options):
+def _config_of(class_prefix, model_type, options):
     settings = {
         **settings_of(options),
         "mlp_ratio": _mlp_ratio(options),
@@ -105,7 +105,7 @@ def _config_of(kind, model_type, options):
     else:
         settings["num_register_tokens"] = options.num_registers
     suffix = "ForImageClassification" if options.num_classes else "Model"
-    return f"{kind}{suffix}", model_type, settings
+    return f"{class_prefix}{suffix}", model_type, settings
 
 
 def _without_register_positions(values, num_tokens):
@@ -118,16 +118,20 @@ def _without_register_positions(values, num_tokens):
     return {**values, REGISTERS: tokens, POSITIONS: table}
 
 
-def unused_tokens(options, leading=(1,)):
-    """Return the mask token of pretraining, and, for a model without registers, an empty array."""
+def unused_tokens(options, leading_shape=(1,)):
+    """Return arrays that transformers saves although the model does not use them.
+
+    They are the mask token of pre-training and, for a model without registers, an empty array of
+    registers. `leading_shape` is the shape of the mask token without its width.
+    """
     width = options.embedding_dim
-    constants = {"embeddings.mask_token": np.zeros((*leading, width), "float32")}
+    constants = {"embeddings.mask_token": np.zeros((*leading_shape, width), "float32")}
     if not options.num_registers:
         constants[REGISTER_ROW.source] = np.zeros((1, 0, width), "float32")
     return constants
 
 
-def _layout(kind, model_type, rows, absent=(), **fields):
+def _layout(class_prefix, model_type, rows, absent=(), **fields):
     defaults = Defaults((model_type,), epsilon=1e-6)
     markers = [PATCHES, SCALE, *(() if absent else [REGISTER_ROW.source])]
     return transformers_format(
@@ -138,10 +142,10 @@ def _layout(kind, model_type, rows, absent=(), **fields):
         finder(markers, (f"{model_type}.", ""), "embeddings.mask_token$", absent),
         functools.partial(_describe, defaults),
         defaults,
-        functools.partial(_config_of, kind, model_type),
-        models=(f"{kind}Model", f"{kind}ForImageClassification"),
+        functools.partial(_config_of, class_prefix, model_type),
+        models=(f"{class_prefix}Model", f"{class_prefix}ForImageClassification"),
         refused=_refused,
-        spell=speller(f"{model_type}.", "classifier."),
+        written_name=prefixer(f"{model_type}.", "classifier."),
         **fields,
     )
 

@@ -15,9 +15,9 @@ from keras_vit.checkpoints.formats.transformers.clip import (
     BLOCK_ROWS,
     CLASS_TOKEN,
     PATCHES,
-    spell_tower,
     tower_finder,
     tower_settings,
+    written_tower_name,
 )
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
@@ -132,7 +132,7 @@ def _layout(model, models, is_flat, **fields):
         models=(f"{model}VisionModel", f"{model}ForImageClassification"),
         read_only_models=(f"{model}Model",),
         refused=not_square,
-        spell=spell_tower,
+        written_name=written_tower_name,
         **fields,
     )
 

@@ -64,8 +64,8 @@ def describe_huggingface_tf(shape_of, config, num_heads):
     return HUGGINGFACE.describe(torch_shape_of, config, num_heads).replace(qkv_bias=True)
 
 
-def _spell(name, options):
-    """Return the name in the file for a name in the weight map; see `Format.spell`."""
+def _written_name(name, options):
+    """Return the name in the file for a name in the weight map; see `Format.written_name`."""
     layer = "classifier" if name.startswith("classifier/") else "vit"
     path = name if layer == "classifier" else f"vit/{name}"
     return f"{layer}/{MODEL_NAMES[bool(options.num_classes)]}/{path}:0"
@@ -89,7 +89,7 @@ HUGGINGFACE_TF = dataclasses.replace(
     describe=describe_huggingface_tf,
     models=("TFViTModel", "TFViTForImageClassification"),
     read_only_models=(),
-    spell=_spell,
+    written_name=_written_name,
     file_name=TF_MODEL,
     configure=_configure,
     refused=lambda options: [name for name in not_square(options) if name == "image_size"],

@@ -110,18 +110,18 @@ def vit_settings(options):
     }
 
 
-def speller(prefix, *heads):
-    """Return a function for `Format.spell`.
+def prefixer(prefix, *heads):
+    """Return a function for `Format.written_name`.
 
     In a model with a classifier, all names have the prefix, except those that begin with one of
     `heads`.
     """
 
-    def spell(name, options):
+    def written_name(name, options):
         is_backbone = not options.num_classes
         return name if is_backbone or name.startswith(heads) else f"{prefix}{name}"
 
-    return spell
+    return written_name
 
 
 def _layout(name, title, rows, defaults, model, classifier=None, extra_settings=None, **fields):
@@ -141,7 +141,7 @@ def _layout(name, title, rows, defaults, model, classifier=None, extra_settings=
         config_of,
         models=tuple(filter(None, (model, classifier))),
         **{"interpolation": "cubic", **fields},
-        spell=speller("vit.", "classifier."),
+        written_name=prefixer("vit.", "classifier."),
     )
 
 
