@@ -127,7 +127,8 @@ def _parquet_files(names):
 
 def _image_files(names):
     paths, ids, left_out = [], [], collections.Counter()
-    is_one_folder = len(names) == 1
+    # A pattern may match several folders, which may have files of the same name.
+    is_one_folder = len(names) == 1 == len(matching_paths(names[0]))
     for name in names:
         for path in matching_paths(name):
             if not path.is_dir():

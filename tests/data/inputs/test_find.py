@@ -81,6 +81,11 @@ def test_all_images_of_folders_and_files(folder, tmp_path):
     assert ids[:3] == [str(folder / "cat" / "0.jpg"), missing, str(folder / "dog" / "0.jpg")]
 
 
+def test_images_of_several_folders_have_different_ids(folder):
+    ids = find_images([str(folder / "*")]).columns(0, 12)["id"].tolist()
+    assert len({*ids}) == len(ids) == 12
+
+
 def write_table(path, metadata=None, row_group_size=2, **columns):
     table = pyarrow.table(columns).replace_schema_metadata(metadata)
     pyarrow.parquet.write_table(table, path, row_group_size=row_group_size)
