@@ -74,7 +74,7 @@ def test_stores_of_one_split_or_of_two_models_are_refused(stores, folder, tmp_pa
     run(capsys, "predict", tmp_path / "other.keras", f"folder:{folder}", *options)
     with pytest.raises(SystemExit):
         run(capsys, *train, tmp_path / "other")
-    assert "of the same model" in capsys.readouterr().err
+    assert "have the same model, dtype" in capsys.readouterr().err
 
 
 def test_rows_that_are_missing_are_named(stores, tmp_path):

@@ -57,7 +57,7 @@ def test_labels_of_an_export_must_fit_its_outputs(workdir, photo, tmp_path, caps
     main(["export", str(workdir), str(tmp_path / "out")])
     (tmp_path / "out" / "1" / "assets" / "labels.txt").write_text("cat\ndog\nbird\n")
     error = error_of(capsys, "predict", tmp_path / "out", photo)
-    assert "as many names as outputs" in error
+    assert "with one name per class" in error
 
 
 def test_a_model_that_scales_pixels_itself_is_refused(tmp_path):
