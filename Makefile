@@ -5,11 +5,11 @@ VENV ?= .venv
 
 .PHONY: demo test lint site bench clean
 
-# The main job, end to end, on data that needs no download: 3 minutes.
+# The main job, end to end, on data that needs no download: 2 minutes.
 demo: $(VENV)/bin/nox
 	$(VENV)/bin/nox --session demo
 
-# The default tests, on TensorFlow: 5 minutes on 2 cores.
+# The default tests, on TensorFlow: 2 minutes on 2 cores.
 test: $(VENV)/bin/nox
 	$(VENV)/bin/nox --session test
 

@@ -93,14 +93,14 @@ def pytest(session, *arguments, **env):
 
 @nox.session
 def demo(session):
-    """Train, evaluate and export a model of digits: 3 minutes."""
+    """Train, evaluate and export a model of digits: 2 minutes."""
     install(session, "--editable", ".[demo]")
     run(session, "keras-vit", "quickstart")
 
 
 @nox.session
 def test(session):
-    """Run the default tests on TensorFlow: 5 minutes."""
+    """Run the default tests on TensorFlow: 2 minutes."""
     install(session, "--editable", ".[test]")
     pytest(session, *PARALLEL)
 
@@ -114,14 +114,14 @@ def slow(session):
 
 @nox.session
 def jax(session):
-    """Run the default tests that are not of one backend on JAX: 5 minutes."""
+    """Run the default tests that are not of one backend on JAX: 3 minutes."""
     install(session, *BACKENDS)
     pytest(session, *PARALLEL, "tests", **JAX)
 
 
 @nox.session
 def torch(session):
-    """Run the default tests that are not of one backend on torch: 2 minutes."""
+    """Run the default tests that are not of one backend on torch: 1 minute."""
     install(session, *BACKENDS)
     pytest(session, *PARALLEL, "tests", KERAS_BACKEND="torch")
 

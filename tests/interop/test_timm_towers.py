@@ -36,7 +36,7 @@ PLAIN = {
     "map_with_class_token": {"global_pool": "map", "reg_tokens": 2},
     "mlp_ratio": {"mlp_ratio": 1.7, "img_size": (32, 48)},
 }
-# What no array tells, and only a configuration does.
+# Settings that only a configuration records, and no array.
 UNTOLD = [{"act_layer": "gelu_tanh"}, {"act_layer": "quick_gelu", "pre_norm": True}]
 CASES = {
     "vit_small_patch14_dinov2": [{}, {"num_classes": 3}],
