@@ -14,7 +14,7 @@ import keras_vit
 from keras_vit.checkpoints.configuration import CROP
 from keras_vit.checkpoints.configuration import PROCESSORS as PROCESSORS_OF_OURS
 from keras_vit.core.image_spec import ImageSpec
-from keras_vit.data.images.geometry import read_evaluation_image
+from keras_vit.serving.image_files import preprocess_files
 from tests.data.images.test_resizing import photograph
 from tests.fixtures.peers.torch_models import randomise
 
@@ -79,8 +79,7 @@ def difference(theirs, normalization, model, jpeg):
     """Grey levels, before normalization. `theirs` is normalized, channels first."""
     mean, deviation = (np.reshape(values, (-1, 1, 1)) for values in normalization)
     levels = (255 * (theirs * deviation + mean)).transpose(1, 2, 0)
-    image = read_evaluation_image(jpeg, model.input_shape[1:3], model.image_spec)
-    image = keras.ops.convert_to_numpy(image)
+    (image,) = preprocess_files([jpeg], model.input_shape[1:3], model.image_spec)
     return np.abs(127.5 * (image + 1) - levels).max()
 
 

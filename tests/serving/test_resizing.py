@@ -9,7 +9,6 @@ import tensorflow as tf
 import keras_vit
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 from keras_vit.data.images.decoding import decode
-from keras_vit.data.images.geometry import read_evaluation_image
 from keras_vit.experiments.model_and_data import open_trained
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS
@@ -31,8 +30,7 @@ def model():
 
 
 def logits_of(model, encoded, image_spec):
-    images = np.stack([read_evaluation_image(file, (16, 16), image_spec) for file in encoded])
-    return model.predict(images, verbose=0)
+    return model.predict(preprocess_files(encoded, (16, 16), image_spec), verbose=0)
 
 
 @pytest.mark.slow

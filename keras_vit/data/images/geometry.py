@@ -16,7 +16,6 @@ from keras_vit.data.images import augment
 from keras_vit.data.images.decoding import (
     check_size,
     cut_and_scale,
-    decode,
     decode_function,
     decode_jpeg_crop,
     is_complete_jpeg,
@@ -195,11 +194,6 @@ def inception_crop_of(image, seed, min_area=0.05):
     """Return the same crop as `inception_crop`, for a decoded image."""
     begin, size = _sample_crop(tf.shape(image)[:2], seed, min_area)
     return tf.slice(image, tf.concat([begin, [0]], 0), tf.concat([size, [-1]], 0))
-
-
-def read_evaluation_image(encoded, image_size, image_spec=WHOLE_IMAGE):
-    """Decode the bytes of a file, and return its `evaluation_image`."""
-    return evaluation_image(decode(encoded, image_spec.antialias), image_size, image_spec)
 
 
 def evaluation_image(image, image_size, image_spec=WHOLE_IMAGE):
