@@ -18,6 +18,7 @@ from keras_vit.data.processes import process
 from keras_vit.evaluation.metrics import LabelPredictions, expected_calibration_error
 from keras_vit.models.inference import for_inference
 from keras_vit.models.structure import check_classifier, has_zero_head, warn_of_zero_head
+from keras_vit.models.unused_tokens import without_unused_tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,6 +181,7 @@ def logits_function(model):
         return for_inference(model).predict_on_batch
     import jax
 
+    model = without_unused_tokens(model)
     # With arrays of all processes, these would have to compute at the same time. Take the copies on
     # a device of this process.
     groups = model.trainable_variables, model.non_trainable_variables

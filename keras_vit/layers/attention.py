@@ -21,7 +21,9 @@ ATTENTION_PATHS = ("fused", "explicit")
 class MultiHeadAttention(Layer):
     """Multi-head dot-product attention between two token sequences of the same width.
 
-    Inputs: query `(batch, queries, width)` and tokens `(batch, keys, width)`.
+    Inputs: query `(batch, queries, width)` and tokens `(batch, keys, width)`. With rotary
+    position embeddings, the query must be the tokens or the first of them. With relative position
+    embeddings, it must be the tokens.
     Output: `(batch, queries, width)`. With `return_attention_scores=True`, the layer also returns
     the scores `(batch, heads, queries, keys)` in float32.
 
@@ -142,8 +144,7 @@ class MultiHeadAttention(Layer):
         if self.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary_grid_size:
-            tables = [ops.cast(table, query.dtype) for table in self.rotary_tables]
-            query, key = apply_rotary(query, *tables), apply_rotary(key, *tables)
+            query, key = self._rotated(query), self._rotated(key)
         bias = self._bias(query) if self.relative_grid_size else None
         needs_scores = return_attention_scores or (training and self.dropout > 0)
         scores = None
@@ -165,6 +166,11 @@ class MultiHeadAttention(Layer):
         """Return a matrix with one row per token as `(batch, tokens, heads, head_dim)`."""
         head_dim = rows.shape[-1] // self.num_heads
         return ops.reshape(rows, (-1, num_tokens, self.num_heads, head_dim))
+
+    def _rotated(self, heads):
+        """Rotate the queries or keys of the first tokens, which may be all tokens."""
+        tables = (ops.cast(table[: heads.shape[1]], heads.dtype) for table in self.rotary_tables)
+        return apply_rotary(heads, *tables)
 
     def _bias(self, query):
         embedding = ops.cast(self.relative_embedding, query.dtype)
@@ -265,6 +271,9 @@ def needs_padding(query, key):
 
 def has_fused_attention(query, key, training=False, bias=None):
     """Whether the backend has a fused attention that is faster than products with the scores."""
+    if query.shape[1] in (1, 2):
+        # The scores of one or two queries are small, as in the last block or attention pooling.
+        return False
     backend, dtype = keras.backend.backend(), keras.backend.standardize_dtype(query.dtype)
     if backend == "torch" and dtype == "bfloat16":
         # On CPUs, torch's fused attention takes twice as long as the products with the scores.

@@ -59,6 +59,8 @@ class TransformerBlock(Layer):
         tokens: the token sequence.
         training: whether to apply dropout.
         return_attention_scores: whether to return the attention scores as well as the output.
+        num_queries: number of first tokens to compute the output for, which attend to all tokens;
+            `None` for all tokens, which `relative_grid_size` needs.
 
     Raises:
         ValueError: if the heads do not divide the width, a rate is not in [0, 1), `activation` or
@@ -154,15 +156,16 @@ class TransformerBlock(Layer):
             self.layer_scale_1.build(input_shape)
             self.layer_scale_2.build(input_shape)
 
-    def call(self, tokens, training=None, return_attention_scores=False):
+    def call(self, tokens, training=None, return_attention_scores=False, num_queries=None):
+        options = (training, return_attention_scores, num_queries)
         if not (self.remat and training):
-            return self._transform(tokens, NO_SEEDS, training, return_attention_scores)
+            return self._transform(tokens, NO_SEEDS, *options)
         # The seeds are drawn before `keras.remat`. Drawn inside it, they would be different in the
         # recomputation, and on JAX the seed generator would store a value of the inner trace.
         seeds = self._draw_seeds()
 
         def transform(tokens):
-            return self._transform(tokens, seeds, training, return_attention_scores)
+            return self._transform(tokens, seeds, *options)
 
         return keras.remat(transform)(tokens)
 
@@ -177,9 +180,9 @@ class TransformerBlock(Layer):
         """
         return self._attend(self.layer_norm_1(tokens), return_attention_scores=True)[1]
 
-    def _attend(self, normed, **options):
-        """Return the attention among all tokens; a subclass may attend within groups of tokens."""
-        return self.attention(normed, normed, **options)
+    def _attend(self, normed, num_queries=None, **options):
+        """Return the attention to all tokens; a subclass may attend within groups of tokens."""
+        return self.attention(_first(normed, num_queries), normed, **options)
 
     def _draw_seeds(self):
         return Seeds(
@@ -189,9 +192,10 @@ class TransformerBlock(Layer):
             branches=(self.drop_branch.draw(), self.drop_branch.draw()),
         )
 
-    def _transform(self, tokens, seeds, training, return_attention_scores):
+    def _transform(self, tokens, seeds, training, return_attention_scores, num_queries):
         attended = self._attend(
             self.layer_norm_1(tokens),
+            num_queries=num_queries,
             training=training,
             return_attention_scores=return_attention_scores,
             seed=seeds.scores,
@@ -200,17 +204,28 @@ class TransformerBlock(Layer):
         attended = self.dropout_layer(attended, training=training, seed=seeds.attended)
         if self.layer_scale is not None:
             attended = self.layer_scale_1(attended)
-        tokens = tokens + self.drop_branch(attended, training=training, seed=seeds.branches[0])
+        tokens = _first(tokens, num_queries) + self.drop_branch(
+            attended, training=training, seed=seeds.branches[0]
+        )
         hidden = self.mlp(self.layer_norm_2(tokens), training=training, seeds=seeds.mlp)
         if self.layer_scale is not None:
             hidden = self.layer_scale_2(hidden)
         tokens = tokens + self.drop_branch(hidden, training=training, seed=seeds.branches[1])
         return (tokens, scores) if return_attention_scores else tokens
 
-    def compute_output_spec(self, tokens, training=None, return_attention_scores=False):
+    def compute_output_spec(
+        self, tokens, training=None, return_attention_scores=False, num_queries=None
+    ):
+        batch_size, num_tokens, width = tokens.shape
+        queries = keras.KerasTensor((batch_size, num_queries or num_tokens, width))
         return self.attention.compute_output_spec(
-            tokens, tokens, return_attention_scores=return_attention_scores
+            queries, tokens, return_attention_scores=return_attention_scores
         )
+
+
+def _first(tokens, count):
+    """Return the first tokens, or all if `count` is `None`."""
+    return tokens if count is None else tokens[:, :count]
 
 
 class AxisBlock(TransformerBlock):
@@ -227,7 +242,7 @@ class AxisBlock(TransformerBlock):
         self.axis = axis
         self.grid_size = as_pair(grid_size, "grid_size")
 
-    def _attend(self, normed, return_attention_scores=False, **options):
+    def _attend(self, normed, return_attention_scores=False, num_queries=None, **options):
         lines = self._lines(normed)
         attended = super()._attend(
             lines, return_attention_scores=return_attention_scores, **options

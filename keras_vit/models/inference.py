@@ -1,4 +1,4 @@
-"""Copies of models for inference, which store weights already standardized and cast."""
+"""Models for inference: weights are standardized and cast already, unused tokens left out."""
 
 import keras
 from keras import ops
@@ -14,6 +14,7 @@ from keras_vit.models.surgery import (
     float_kernels,
     with_float_kernels,
 )
+from keras_vit.models.unused_tokens import without_unused_tokens
 
 # Layers that compute with float32 weights under a mixed policy.
 NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
@@ -22,19 +23,21 @@ NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
 def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
     """Return an equivalent model that computes less in each call.
 
-    The new model stores standardized kernels of convolutions, and kernels merged with LoRA. Save
-    `model`, not the new model, which is not the same after loading: norms inside a layer would then
-    have the dtype policy of that layer.
+    The new model stores standardized kernels of convolutions, and kernels merged with LoRA. If the
+    model is pooled by its class token, the last block computes only that token. Save `model`, not
+    the new model, which is not the same after loading: norms inside a layer would then have the
+    dtype policy of that layer.
 
     Args:
         model: a Functional model; it does not change.
         casting: whether layers with a policy such as `"mixed_bfloat16"` store their weights in half
-            precision, except norms. If true, a quantized model is returned unchanged. If false, its
-            kernels become float32.
+            precision, except norms. If true, a quantized model keeps its kernels. If false, they
+            become float32.
 
     Returns:
-        `model` itself if there is nothing to change. Otherwise a new model with copies of the
-        current weights.
+        `model` itself if there is nothing to change. Otherwise a new model, with copies of the
+        current weights if any of them are stored in another form, or else with the layers of
+        `model`.
 
     Example:
     >>> model = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
@@ -42,11 +45,11 @@ def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
     True
     """
     if casting and any(part.quantization_mode for part in dense_layers(model)):
-        return model
+        return without_unused_tokens(model)
     model = with_float_kernels(model)
     changes = {layer.name: _changes(layer, casting) for layer in model.layers}
     if not any(changes.values()):
-        return model
+        return without_unused_tokens(model)
 
     def layer(old):
         new = copy_layer(old, **changes[old.name])
@@ -57,15 +60,15 @@ def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
 
     new = copy_model(model, layer, values=_standardized(model))
     copy_attributes(model, new)
-    return new
+    return without_unused_tokens(new)
 
 
 def update_inference_copy(model, copy):
     """Assign the current weights of a model to the copy that `for_inference` returned."""
-    if copy is model:
-        return
-    values, named = _standardized(model) | float_kernels(model), named_weights(model)
-    for name, variable in named_weights(copy).items():
+    named = named_weights(model)
+    copies = {n: copied for n, copied in named_weights(copy).items() if copied is not named[n]}
+    values = _standardized(model) | float_kernels(model) if copies else {}
+    for name, variable in copies.items():
         source = named[name]
         # Copied, because a training step on JAX deletes the buffers of `model`.
         variable.assign(ops.copy(values.get(source.path, source.value)))

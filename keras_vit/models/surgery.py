@@ -352,8 +352,7 @@ def copy_model(
     inputs = images
     if images is not None:
         inputs = keras.tree.map_structure(lambda _: images, model.input)
-    strategy = getattr(model, "distribute_strategy", None)
-    with contextlib.nullcontext() if strategy is None else strategy.scope():
+    with strategy_scope(model):
         new = keras.models.clone_model(
             model, input_tensors=inputs, clone_function=layer, call_function=call
         )
@@ -361,6 +360,12 @@ def copy_model(
     if keeps_frozen:
         keep_frozen(model, new)
     return new
+
+
+def strategy_scope(model):
+    """Return a context manager: the scope of the TensorFlow strategy of a model, if it has one."""
+    strategy = getattr(model, "distribute_strategy", None)
+    return contextlib.nullcontext() if strategy is None else strategy.scope()
 
 
 def keep_frozen(model, new, has_new_head=False):

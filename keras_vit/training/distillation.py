@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_vit.models.structure import check_classifier, has_distillation_token
+from keras_vit.models.unused_tokens import without_unused_tokens
 
 
 # Why not `keras.distillation.Distiller` (Keras 3.15): it ignores sample weights, it evaluates the
@@ -32,8 +33,8 @@ class Distiller(keras.Model):
 
     def __init__(self, recipe, student, teacher):
         super().__init__(name="distiller")
-        self.student = student
-        self.teacher = teacher
+        self.student = without_unused_tokens(student)
+        self.teacher = without_unused_tokens(teacher)
         teacher.trainable = False
         self.label_weight = recipe.label_weight
         self.temperature = recipe.temperature
@@ -41,7 +42,8 @@ class Distiller(keras.Model):
         self.teacher_loss = keras.distillation.LogitsDistillation(self.temperature, loss)
         self.trunk = None
         if has_distillation_token(student):
-            self.trunk = keras.Model(student.inputs, student.get_layer("head").input)
+            trunk = keras.Model(student.inputs, student.get_layer("head").input)
+            self.trunk = without_unused_tokens(trunk)
 
     def call(self, images, training=None):
         # Return two outputs: logits for the loss of the labels, and for the loss of the teacher.

@@ -14,6 +14,7 @@ from keras_vit.models.features import feature_extractor
 from keras_vit.models.inference import for_inference
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.structure import check_classifier, is_segmenter, token_stride
+from keras_vit.models.unused_tokens import without_unused_tokens
 from keras_vit.training.distillation import check_teacher_settings, distill
 from keras_vit.training.losses import (
     BalancedAccuracy,
@@ -90,7 +91,7 @@ def _classification_task(recipe, model, train, validation):
     if recipe.freeze:
         model, train, validation = _only_head(model, train, validation)
     return Task(
-        model,
+        without_unused_tokens(model),
         train,
         validation,
         loss,

@@ -73,6 +73,7 @@ def test_the_teacher_sees_the_batch_at_its_own_size():
     seen, size = [], 16
     teacher = small_teacher(image_size=size)
     distiller = Distiller(small_recipe(), small_model(small_recipe()), teacher)
+    teacher = distiller.teacher
     distiller.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     rows = np.linspace(-1, 1, 8, dtype="float32")[None, :, None, None]
     x = np.broadcast_to(rows, (2, 8, 8, 3))

@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_vit.models.structure import group_norms, output_name
 from keras_vit.models.surgery import copy_model, with_float_kernels
+from keras_vit.models.unused_tokens import without_unused_tokens
 
 SIGNATURE = "serving_default"
 
@@ -45,7 +46,7 @@ def portable(model):
     """
     copy = copy_model(with_float_kernels(model), _portable_layer, keeps_frozen=False)
     copy.trainable = True
-    return copy
+    return without_unused_tokens(copy)
 
 
 def _portable_layer(layer):

@@ -25,7 +25,6 @@ def write(model, path, scratch, *, signatures, **settings):
             "A SavedModel needs the backend tensorflow or jax: save the model as a .keras file, "
             "and export that file with one of them. Received: the backend torch"
         )
-    model = for_inference(model)
     answering = in_tensorflow(model, scratch / "model", settings["batch_size"])
     served = _Served(answering, stored_size(model), scratch, **settings)
     names = ("serving_default", *signatures[1:])
@@ -196,11 +195,12 @@ def in_tensorflow(model, path, batch_size):
     outputs = {"features": representation(model, ("head",)), output_name(model): model.outputs[0]}
     as_float32 = keras.layers.Activation("linear", dtype="float32")
     answering = keras.Model(model.input, {name: as_float32(x) for name, x in outputs.items()})
+    answering = for_inference(answering)
     images = tf.TensorSpec((batch_size, *model.input_shape[1:]), "float32", name="images")
     if keras.backend.backend() == "jax":
         return _from_jax(answering, images, path)
     module = tf.Module()
-    module.weights = [weight.value for weight in model.weights]
+    module.weights = [weight.value for weight in answering.weights]
     module.answer = tf.function(
         lambda images: answering(images, training=False), input_signature=[images], autograph=False
     )
