@@ -13,7 +13,8 @@ from keras_vit.checkpoints import from_checkpoint
 from keras_vit.checkpoints.named_models import load_trained
 from keras_vit.core.machine import available_memory, peak_memory
 from keras_vit.layers.layer import all_layers
-from keras_vit.models import freeze_blocks
+from keras_vit.models import for_inference, freeze_blocks
+from keras_vit.models.unused_tokens import without_unused_tokens
 from keras_vit.models.variants import is_variant
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipe import RECIPES
@@ -59,9 +60,11 @@ def make_step(built, task, batch_size):
     batch = np.repeat(image, batch_size, axis=0), labels
     repeated = tf.data.Dataset.from_tensors(batch).repeat
     if task == "forward":
-        return lambda steps: built.predict(repeated(steps), verbose=0)
+        copy = for_inference(built)
+        return lambda steps: copy.predict(repeated(steps), verbose=0)
     # Train all layers, as `keras-vit train` does.
     freeze_blocks(built, 0)
+    built = without_unused_tokens(built)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     built.compile(make_optimizer(RECIPES["pretrain"], built, 100_000), loss)
     return lambda steps: built.fit(repeated(steps), shuffle=False, verbose=0)
