@@ -60,7 +60,7 @@ throughput --model R50_B16 --backend torch
 operations
 run_overhead
 training
-accelerator
+gpu
 pretraining
 fewshot
 evaluation

@@ -22,7 +22,6 @@ import time
 from importlib import metadata
 from typing import Literal
 
-import tyro
 from peers import PEERS, compiled
 
 WARMUP_RUNS = 2
@@ -130,6 +129,9 @@ def processor_name():
 
 def main():
     """Measure and report."""
+    # gpu.py imports this module on machines without tyro.
+    import tyro
+
     options = tyro.cli(Benchmark)
     os.environ["KERAS_BACKEND"] = options.backend
     import keras

@@ -7,7 +7,7 @@ The compared configurations take turns in one process. Ratios are medians of the
 seconds per image to the first configuration; below 1.0 is faster. Peak memory is that of the host,
 on Linux only: the peak of a fresh process for each configuration, minus its memory before the first
 step. On CPUs, XLA merges computations that remat repeats, so `--backend jax` shows no less memory.
-`accelerator.py` measures GPUs.
+`gpu.py` measures GPUs.
 """
 
 import concurrent.futures

@@ -1,0 +1,87 @@
+"""List the operations of a device that take longest, with the profilers of JAX and of torch."""
+
+import collections
+import pathlib
+import re
+import tempfile
+
+NUM_OPERATIONS = 10
+
+
+def profile(run, operations_of, steps):
+    """Print and return the operations of a run that take longest.
+
+    Args:
+        run: function that runs `steps` steps and waits for the device.
+        operations_of: `jax_operations` or `torch_operations`.
+        steps: number of steps.
+
+    Returns:
+        A dict of `milliseconds_per_step` of all operations, and `operations`, each with its share
+        of this time; or of the `error` of the profiler.
+    """
+    seconds = collections.Counter()
+    try:
+        for name, category, duration in operations_of(run):
+            # XLA and Inductor number operations of the same kind.
+            seconds[re.sub(r"([._]\d+)+$", "", name), category] += duration
+        total = sum(seconds.values())
+        if not total:
+            raise ValueError("the profiler recorded no operations of the device")
+    # Whatever a profiler raises, the benchmark goes on.
+    except Exception as error:
+        print(f"  no profile: {first_line(error)}")
+        return {"error": first_line(error)}
+    print(f"  share of the {1000 * total / steps:.2f} ms of the operations of a step:")
+    operations = []
+    for (name, category), duration in seconds.most_common(NUM_OPERATIONS):
+        operations.append({"name": name, "category": category, "share": duration / total})
+        print(f"  {duration / total:6.1%}  {name[:70]}" + (f" ({category})" if category else ""))
+    return {"milliseconds_per_step": 1000 * total / steps, "operations": operations}
+
+
+def jax_operations(run):
+    """Yield the name, the HLO category if it is recorded, and the seconds of each operation."""
+    import jax
+
+    settings = jax.profiler.ProfileOptions()
+    settings.python_tracer_level = 0
+    settings.raise_error_on_start_failure = True
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder, profiler_options=settings):
+            run()
+        (path,) = pathlib.Path(folder).rglob("*.xplane.pb")
+        yield from recorded_operations(jax.profiler.ProfileData.from_file(str(path)))
+
+
+def recorded_operations(data):
+    """Yield what `jax_operations` yields, from a `jax.profiler.ProfileData`."""
+    gpus = [plane for plane in data.planes if plane.name.startswith("/device:GPU")]
+    for line in [line for plane in gpus or data.planes for line in plane.lines]:
+        for event in line.events:
+            stats = dict(event.stats)
+            # Other lines of a GPU, such as "XLA Ops", repeat the kernels of its streams. On a CPU,
+            # threads record operations among other events.
+            if line.name.startswith("Stream") if gpus else "hlo_op" in stats:
+                yield event.name, stats.get("hlo_category"), event.duration_ns / 1e9
+
+
+def torch_operations(run):
+    """Yield the name, `None` and the seconds of each kernel, or without a GPU each operation."""
+    import torch
+    from torch.profiler import ProfilerActivity
+
+    on_gpu = torch.cuda.is_initialized()
+    activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[activity]) as profiler:
+        run()
+    for event in profiler.key_averages():
+        if not on_gpu:
+            yield event.key, None, event.self_cpu_time_total / 1e6
+        elif event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation:
+            yield event.key, None, event.self_device_time_total / 1e6
+
+
+def first_line(error):
+    """Return the type of an error and the first line of its message."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
