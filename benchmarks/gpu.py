@@ -56,11 +56,6 @@ def parse_options():
     return parser.parse_args()
 
 
-def trained(model):
-    """Return the model that is fitted when `model` is trained."""
-    return model
-
-
 def our_forward(model, images, steps):
     """Return a function that runs `steps` forward passes."""
     import jax
@@ -147,6 +142,7 @@ def our_runs(name, batch_size, options):
     import jax
 
     import keras_vit
+    from keras_vit.models.unused_tokens import without_unused_tokens
 
     keys = jax.random.split(jax.random.key(0))
     shape = (batch_size, options.image_size, options.image_size, 3)
@@ -159,7 +155,7 @@ def our_runs(name, batch_size, options):
         model = build(activation="gelu", attention_path=path)
         package = "keras_vit" if path == "fused" else f"keras_vit {path}"
         forward[package] = our_forward(model, images, options.steps)
-        fitted = trained(model)
+        fitted = without_unused_tokens(model)  # as `keras_vit.training.train`
         if options.jit:
             training[f"{package} jax.jit"] = our_jit(fitted, images, labels, options.steps)
         training[f"{package} fit"] = our_fit(fitted, images, labels, options.steps)
