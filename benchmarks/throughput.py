@@ -8,8 +8,9 @@ The packages take turns in one process, so that a change of the machine's speed 
 Ratios are medians of the runs' ratios of keras_vit to the other package; above 1.0 keras_vit is
 faster. The other packages compute the erf GELU, so our Transformers are measured with the erf GELU
 and with their default, the tanh GELU. The packages are keras-hub, vit-keras and ZeroModels, and
-with `--backend torch` also timm and transformers, under `torch.autocast` in half precision. A
-forward pass is a step of `predict`, in which the kernels of our ResNets are standardized already.
+with `--backend torch` also timm and transformers, under `torch.autocast` in half precision. Our
+forward pass is a step of `predict` of `for_inference(model)`, our training step is a step of
+`train`: the last block of our Transformers computes the class token only.
 """
 
 import dataclasses
@@ -52,12 +53,13 @@ class Benchmark:
 def build_models(name, image_size):
     """Build our model, and the same model of each installed package, with a linear head."""
     import keras_vit
+    from keras_vit.models.unused_tokens import without_unused_tokens
 
     build = getattr(keras_vit, name)
-    models = {"keras_vit": compiled(build(num_classes=1000, image_size=image_size))}
+    models = {"keras_vit": build(num_classes=1000, image_size=image_size)}
     if not name.startswith("BiT"):
-        erf = build(num_classes=1000, image_size=image_size, activation="gelu")
-        models["keras_vit erf"] = compiled(erf)
+        models["keras_vit erf"] = build(1000, image_size, activation="gelu")
+    models = {ours: compiled(without_unused_tokens(model)) for ours, model in models.items()}
     for peer, make in PEERS[name].items():
         try:
             models[peer] = make(image_size)
