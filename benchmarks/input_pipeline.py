@@ -6,14 +6,16 @@
 The files are JPEGs of 500 x 375 pixels in one folder, cut from two photographs. The pipelines take
 turns, so that a change of the machine's speed affects all of them. Ratios are medians of the runs'
 ratios to `tf.io.decode_jpeg` of the same files. The PyTorch-style pipeline is a `DataLoader` whose
-workers decode, crop, resize and flip with Pillow. The memory is measured in a separate process
-whose shuffle buffer is full of JPEGs.
+workers decode, crop, resize and flip with Pillow. Then processes with one core each read their
+shards at the same time: first one process, at last one per core. The memory is measured in a
+separate process whose shuffle buffer is full of JPEGs.
 """
 
 import dataclasses
 import io
 import itertools
 import json
+import multiprocessing
 import os
 import pathlib
 import platform
@@ -32,6 +34,8 @@ RESULTS = pathlib.Path(__file__).parent / "results"
 SIZE = (500, 375)
 IMAGE_SIZE = 224
 WARMUP_SECONDS = 0.7
+# What a GPU takes that trains ViT-B/16.
+NEEDED_RATE = 3000
 TRAINING = {"training": True, "repeat": True, "min_crop_area": 0.05, "flip": True}
 
 
@@ -49,6 +53,8 @@ class Benchmark:
     """Measured runs of each pipeline."""
     seconds: float = 3.0
     """Seconds per run."""
+    augmentations: tuple[str, ...] = ("none", "light1", "medium1", "strong1")
+    """Augmentations of `keras_vit.data.load`."""
     memory: bool = True
     """Also measure the memory of a full shuffle buffer."""
     output: pathlib.Path = RESULTS / "input_pipeline.json"
@@ -89,7 +95,7 @@ def bare_decode(paths, batch_size):
     return ((images, batch_size) for images in decoded.prefetch(2))
 
 
-def ours(root, batch_size, augmentation):
+def ours(root, batch_size, augmentation, shard=(0, 1)):
     """Return `keras_vit.data.load` as in the paper: shuffled batches, cropped and flipped."""
     import keras_vit
 
@@ -99,6 +105,7 @@ def ours(root, batch_size, augmentation):
         IMAGE_SIZE,
         batch_size,
         augmentation=augmentation,
+        shard=shard,
         **TRAINING,
     )
     return ((images, batch_size) for images, _ in dataset)
@@ -173,6 +180,33 @@ def compare(pipelines, runs, seconds):
     return rates
 
 
+def rates_of_shards(root, batch_size, seconds):
+    """Return the images per second of 1, 2, ... processes together, each with one core."""
+    cores = sorted(os.sched_getaffinity(0))
+    spawn, rates = multiprocessing.get_context("spawn"), {}
+    for count in range(1, len(cores) + 1):
+        barrier, queue = spawn.Barrier(count), spawn.Queue()
+        arguments = [
+            (cores[i], barrier, queue, root, batch_size, (i, count), seconds) for i in range(count)
+        ]
+        processes = [spawn.Process(target=read_shard, args=each) for each in arguments]
+        for process in processes:
+            process.start()
+        rates[count] = sum(queue.get() for _ in processes)
+        for process in processes:
+            process.join()
+    return rates
+
+
+def read_shard(core, barrier, queue, root, batch_size, shard, seconds):
+    """Read a shard on one core as soon as all processes are ready, and report the speed."""
+    os.sched_setaffinity(0, {core})
+    batches = ours(root, batch_size, "none", shard)
+    next(batches)
+    barrier.wait()
+    queue.put(measure(batches, seconds))
+
+
 def memory_of_buffer(paths, root):
     """Return the gigabytes of a process whose shuffle buffer is full of JPEGs."""
     import tensorflow as tf
@@ -230,17 +264,26 @@ def main():
         pipelines = {
             "tf.io.decode_jpeg": bare_decode(paths, 1),
             "tf.io.decode_jpeg in batches": bare_decode(paths, benchmark.batch_size),
-            "keras_vit": ours(root / "files", benchmark.batch_size, "none"),
-            "keras_vit medium1": ours(root / "files", benchmark.batch_size, "medium1"),
+            **{
+                f"keras_vit {name}": ours(root / "files", benchmark.batch_size, name)
+                for name in benchmark.augmentations
+            },
             "Pillow": pillow(paths, benchmark.batch_size),
         }
         rates = compare(pipelines, benchmark.runs, benchmark.seconds)
+        medians = {name: statistics.median(rate) for name, rate in rates.items()}
         result = {
             "kilobytes_of_a_file": statistics.mean(path.stat().st_size for path in paths) / 1000,
-            "images_per_second": {name: statistics.median(rate) for name, rate in rates.items()},
+            "images_per_second": medians,
+            f"cores_for_{NEEDED_RATE}_images_per_second": {
+                name: NEEDED_RATE / rate * os.cpu_count() for name, rate in medians.items()
+            },
             "ratio_to_decode_jpeg": {
                 name: summary(rate, rates["tf.io.decode_jpeg"]) for name, rate in rates.items()
             },
+            "images_per_second_of_processes": rates_of_shards(
+                root / "files", benchmark.batch_size, benchmark.seconds
+            ),
             "cores": os.cpu_count(),
             "machine": platform.processor() or platform.machine(),
         }
