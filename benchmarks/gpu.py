@@ -6,7 +6,8 @@
 A run is a number of steps on one batch that is already on the device, and waits for the device
 once, after the last step. The packages take turns. On a GPU, timm's model runs under
 `torch.compile`. A forward pass is measured without `predict`, which copies all logits to the host.
-MFU is the share of the device's peak that the matrix products and convolutions use.
+MFU is the share of the device's peak that the products and convolutions of the whole model use, even
+where our last block leaves out tokens.
 
 The script is for a GPU that is available for minutes. It writes its results after each combination
 of a model and a batch size, and starts none after the time limit. It needs JAX and what keras_vit
