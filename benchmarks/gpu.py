@@ -6,11 +6,11 @@
 A run is a number of steps on one batch that is already on the device, and waits for the device
 once, after the last step. The packages take turns. On a GPU, timm's model runs under
 `torch.compile`. A forward pass is measured without `predict`, which copies all logits to the host.
-MFU is the share of the device's peak that the products and convolutions of the whole model use, even
-where our last block leaves out tokens.
+MFU is the share of the device's peak that matrix products and convolutions use. It counts those of
+the whole model, although our last block computes only the class token.
 
-The script is for a GPU that is available for minutes. It writes its results after each combination
-of a model and a batch size, and starts none after the time limit. It needs JAX and what keras_vit
+The script is for a GPU that is available for a few minutes. It writes the results after each job,
+and starts no job after `--minutes`. It needs JAX and what keras_vit
 imports with it, but neither TensorFlow nor tyro; timm is left out if it or torch is missing.
 """
 
@@ -48,10 +48,9 @@ def parse_options():
     add("--image-size", type=int, default=224)
     add("--steps", type=int, default=10, help="steps in a run")
     add("--runs", type=int, default=5, help="measured runs of each package and task")
-    add("--minutes", type=float, default=8, help="time after which nothing new is started")
+    add("--minutes", type=float, default=8, help="start nothing new after this time")
     paths = ("fused", "explicit")
     add("--attention-paths", nargs="+", choices=paths, default=["fused"], help="paths of our ViTs")
-    add("--jit", action="store_true", help="measure a training step written by hand in JAX, too")
     add("--cpu", action="store_true", help="measure the CPU")
     add("--output", type=pathlib.Path, default=RESULTS / "gpu.json")
     return parser.parse_args()
@@ -63,12 +62,12 @@ def our_forward(model, images, steps):
 
     from keras_vit.models.inference import for_inference
 
-    folded = for_inference(model)
-    state = values_of(folded)
+    copy = for_inference(model)
+    state = values_of(copy)
 
     @jax.jit
     def forward(state, images):
-        return folded.stateless_call(*state, images, training=False)[0]
+        return copy.stateless_call(*state, images, training=False)[0]
 
     def run():
         for _ in range(steps):
@@ -103,34 +102,8 @@ def our_fit(model, images, labels, steps):
     return run
 
 
-def our_jit(model, images, labels, steps):
-    """Return a function that runs `steps` training steps written by hand."""
-    import jax
-
-    def loss_of(trainable, others, images, labels):
-        logits, others = model.stateless_call(trainable, others, images, training=True)
-        logs = jax.nn.log_softmax(logits)
-        return -jax.numpy.take_along_axis(logs, labels[:, None], axis=1).mean(), others
-
-    # Images and labels are arguments: XLA would compute with constants in advance.
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def step(trainable, others, images, labels):
-        gradients, others = jax.grad(loss_of, has_aux=True)(trainable, others, images, labels)
-        pairs = zip(trainable, gradients, strict=True)
-        return [value - LEARNING_RATE * gradient for value, gradient in pairs], others
-
-    state = values_of(model)
-
-    def run():
-        for _ in range(steps):
-            state[:] = step(*state, images, labels)
-        jax.block_until_ready(state[0][-1])
-
-    return run
-
-
 def values_of(model):
-    """Return copies of the values of the trainable and of the non-trainable variables."""
+    """Return copies of the values of the trainable and of the other variables."""
     import jax
 
     # A training step deletes the buffers that it replaces.
@@ -156,9 +129,8 @@ def our_runs(name, batch_size, options):
         model = build(activation="gelu", attention_path=path)
         package = "keras_vit" if path == "fused" else f"keras_vit {path}"
         forward[package] = our_forward(model, images, options.steps)
-        fitted = without_unused_tokens(model)  # as `keras_vit.training.train`
-        if options.jit:
-            training[f"{package} jax.jit"] = our_jit(fitted, images, labels, options.steps)
+        # As in `keras_vit.training.train`.
+        fitted = without_unused_tokens(model)
         training[f"{package} fit"] = our_fit(fitted, images, labels, options.steps)
     return {"forward": forward, "training": training}
 
@@ -170,9 +142,9 @@ def timm_runs(name, batch_size, options):
     device = "cpu" if options.cpu else "cuda"
     if not options.cpu and not torch.cuda.is_available():
         raise RuntimeError("torch finds no GPU")
-    # After a number of compilations, torch would run further models without compilation.
+    # torch stops compiling after a number of recompilations.
     torch.compiler.reset()
-    # Leave the memory of the previous model to JAX.
+    # Release the memory of the previous model, for JAX.
     torch.cuda.empty_cache()
     module = timm_module(TIMM[name], img_size=options.image_size)
     module.to(device, memory_format=torch.channels_last)
@@ -207,7 +179,7 @@ def timm_runs(name, batch_size, options):
 
 
 def warm_timm_runs(name, batch_size, results, options):
-    """Return `timm_runs` after a first run, which compiles; or none, and why in the results."""
+    """Return `timm_runs` after a first run; if there is an error, record it and return `{}`."""
     try:
         runs = timm_runs(name, batch_size, options)
         for run in runs.values():
@@ -220,7 +192,7 @@ def warm_timm_runs(name, batch_size, results, options):
 
 
 def compare(name, batch_size, results, options):
-    """Measure a model, and add figures and our profiles to its results by task and package."""
+    """Measure a model; record speeds, and profiles of ours, by task and package."""
     runs = our_runs(name, batch_size, options)
     for task, run in warm_timm_runs(name, batch_size, results, options).items():
         runs[task]["timm"] = run
@@ -276,7 +248,7 @@ def jobs_of(results, options):
         part = results.setdefault(name, {}).setdefault(batch_size, {})
         job = functools.partial(compare, name, batch_size, part, options)
         jobs[f"{name} in batches of {batch_size}"] = job
-    # torch's profiler keeps CUPTI, without which JAX cannot profile, until the end of the process.
+    # Last, because torch's profiler holds CUPTI, which JAX's needs, until the process ends.
     batch_size = options.batch_sizes[0]
     for name in options.models:
         job = functools.partial(profile_timm, name, batch_size, results[name][batch_size], options)

@@ -6,9 +6,9 @@
 The files are JPEGs of 500 x 375 pixels in one folder, cut from two photographs. The pipelines take
 turns, so that a change of the machine's speed affects all of them. Ratios are medians of the runs'
 ratios to `tf.io.decode_jpeg` of the same files. The PyTorch-style pipeline is a `DataLoader` whose
-workers decode, crop, resize and flip with Pillow. Then processes with one core each read their
-shards at the same time: first one process, at last one per core. The memory is measured in a
-separate process whose shuffle buffer is full of JPEGs.
+workers decode, crop, resize and flip with Pillow. Then 1, 2, ... processes, with one core each,
+read their shards at the same time. The memory is measured in a separate process whose shuffle
+buffer is full of JPEGs.
 """
 
 import dataclasses
@@ -34,7 +34,8 @@ RESULTS = pathlib.Path(__file__).parent / "results"
 SIZE = (500, 375)
 IMAGE_SIZE = 224
 WARMUP_SECONDS = 0.7
-# What a GPU takes that trains ViT-B/16.
+AUGMENTATIONS = ("none", "light1", "medium1", "strong1")
+# Images per second that training ViT-B/16 takes on an H100 (docs/performance.md).
 NEEDED_RATE = 3000
 TRAINING = {"training": True, "repeat": True, "min_crop_area": 0.05, "flip": True}
 
@@ -53,8 +54,6 @@ class Benchmark:
     """Measured runs of each pipeline."""
     seconds: float = 3.0
     """Seconds per run."""
-    augmentations: tuple[str, ...] = ("none", "light1", "medium1", "strong1")
-    """Augmentations of `keras_vit.data.load`."""
     memory: bool = True
     """Also measure the memory of a full shuffle buffer."""
     output: pathlib.Path = RESULTS / "input_pipeline.json"
@@ -192,7 +191,7 @@ def rates_of_shards(root, batch_size, seconds):
         processes = [spawn.Process(target=read_shard, args=each) for each in arguments]
         for process in processes:
             process.start()
-        rates[count] = sum(queue.get() for _ in processes)
+        rates[count] = sum(queue.get(timeout=seconds + 60) for _ in processes)
         for process in processes:
             process.join()
     return rates
@@ -266,7 +265,7 @@ def main():
             "tf.io.decode_jpeg in batches": bare_decode(paths, benchmark.batch_size),
             **{
                 f"keras_vit {name}": ours(root / "files", benchmark.batch_size, name)
-                for name in benchmark.augmentations
+                for name in AUGMENTATIONS
             },
             "Pillow": pillow(paths, benchmark.batch_size),
         }

@@ -1,6 +1,7 @@
-"""List the operations of a device that take longest, with the profilers of JAX and of torch."""
+"""Profile with JAX or torch: print the slowest operations of a device."""
 
 import collections
+import itertools
 import pathlib
 import re
 import tempfile
@@ -17,8 +18,8 @@ def profile(run, operations_of, steps):
         steps: number of steps.
 
     Returns:
-        A dict of `milliseconds_per_step` of all operations, and `operations`, each with its share
-        of this time; or of the `error` of the profiler.
+        A dictionary with `milliseconds_per_step` of all operations, and `operations` with their
+        shares of this time. If the profiler fails, it has only `error`.
     """
     seconds = collections.Counter()
     try:
@@ -28,7 +29,7 @@ def profile(run, operations_of, steps):
         total = sum(seconds.values())
         if not total:
             raise ValueError("the profiler recorded no operations of the device")
-    # Whatever a profiler raises, the benchmark goes on.
+    # A failing profiler must not end the benchmark.
     except Exception as error:
         print(f"  no profile: {first_line(error)}")
         return {"error": first_line(error)}
@@ -57,12 +58,13 @@ def jax_operations(run):
 def recorded_operations(data):
     """Yield what `jax_operations` yields, from a `jax.profiler.ProfileData`."""
     gpus = [plane for plane in data.planes if plane.name.startswith("/device:GPU")]
-    for line in [line for plane in gpus or data.planes for line in plane.lines]:
+    for line in itertools.chain.from_iterable(plane.lines for plane in gpus or data.planes):
         for event in line.events:
             stats = dict(event.stats)
             # Other lines of a GPU, such as "XLA Ops", repeat the kernels of its streams. On a CPU,
             # threads record operations among other events.
-            if line.name.startswith("Stream") if gpus else "hlo_op" in stats:
+            is_operation = line.name.startswith("Stream") if gpus else "hlo_op" in stats
+            if is_operation:
                 yield event.name, stats.get("hlo_category"), event.duration_ns / 1e9
 
 

@@ -17,7 +17,9 @@ from keras_vit.models.variants import VARIANTS
 DOCS = pathlib.Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
 SETTINGS = tuple(
-    (backend, dtype) for backend in ("tensorflow", "jax") for dtype in ("float32", "mixed_bfloat16")
+    (backend, dtype)
+    for backend in ("tensorflow", "jax", "torch")
+    for dtype in ("float32", "mixed_bfloat16")
 )
 RESNETS = (("BiT_R50x1", "tensorflow"), ("BiT_R50x1", "torch"), ("R50_B16", "torch"))
 # With the tanh GELU and with the erf GELU.

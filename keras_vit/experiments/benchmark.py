@@ -47,11 +47,12 @@ class Cost:
 def benchmark(models, image_sizes=None, batch_sizes=None, tasks=TASKS, dtype=None, seconds=2.0):
     """Measure the speed and memory of models in forward passes and in training.
 
-    A forward pass is `for_inference(model).predict`, training is `fit` as in `train`, with the
-    optimizer of the recipe `pretrain`, on images that are in memory. Each batch size is measured in a separate process. The
-    batch size is multiplied by 4 until the images per second no longer rise or the memory is full.
-    The largest batch size that fits is estimated from the peak memory of smaller batches and the
-    memory of the accelerator or the machine. Start-up and compilation are not timed.
+    A forward pass is a step of `for_inference(model).predict`. A training step is a step of `fit`,
+    as in `train`, with the optimizer of the recipe `pretrain`. The images are in memory. Each batch
+    size is measured in a separate process. The batch size is multiplied by 4 until the images per
+    second no longer rise or the memory is full. The largest batch size that fits is estimated from
+    the peak memory of smaller batches and the memory of the accelerator or the machine. Start-up
+    and compilation are not timed.
 
     Args:
         models: names of variants, paths or checkpoints, as in `keras_vit.training.train`.

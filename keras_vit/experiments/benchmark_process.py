@@ -64,10 +64,10 @@ def make_step(built, task, batch_size):
         return lambda steps: copy.predict(repeated(steps), verbose=0)
     # Train all layers, as `keras-vit train` does.
     freeze_blocks(built, 0)
-    built = without_unused_tokens(built)
+    trained = without_unused_tokens(built)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    built.compile(make_optimizer(RECIPES["pretrain"], built, 100_000), loss)
-    return lambda steps: built.fit(repeated(steps), shuffle=False, verbose=0)
+    trained.compile(make_optimizer(RECIPES["pretrain"], trained, 100_000), loss)
+    return lambda steps: trained.fit(repeated(steps), shuffle=False, verbose=0)
 
 
 def images_per_second(step, batch_size, seconds):

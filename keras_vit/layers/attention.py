@@ -29,10 +29,11 @@ class MultiHeadAttention(Layer):
 
     If no dropout is applied and no scores are returned, the backend's fused attention is used where
     it is faster than products with the scores: with JAX and torch on accelerators, and with torch
-    on CPUs except in bfloat16. Training with JAX in half precision needs an even number of tokens
-    for fused attention. On one GPU, an odd number is padded; on several GPUs, it is not fused.
-    The softmax is computed in float32 under every dtype policy. The unfused attention of
-    `keras.layers.MultiHeadAttention` computes it in half precision.
+    on CPUs except in bfloat16. One or two queries are never fused. Training with JAX in half
+    precision needs an even number of tokens for fused attention. On one GPU, an odd number is
+    padded; on several GPUs, it is not fused. The softmax is computed in float32 under every dtype
+    policy. The unfused attention of `keras.layers.MultiHeadAttention` computes it in half
+    precision.
 
     Args:
         num_heads: number of heads, a divisor of the width.
@@ -168,7 +169,7 @@ class MultiHeadAttention(Layer):
         return ops.reshape(rows, (-1, num_tokens, self.num_heads, head_dim))
 
     def _rotated(self, heads):
-        """Rotate the queries or keys of the first tokens, which may be all tokens."""
+        """Rotate queries or keys by the positions of the first tokens."""
         tables = (ops.cast(table[: heads.shape[1]], heads.dtype) for table in self.rotary_tables)
         return apply_rotary(heads, *tables)
 
@@ -272,7 +273,7 @@ def needs_padding(query, key):
 def has_fused_attention(query, key, training=False, bias=None):
     """Whether the backend has a fused attention that is faster than products with the scores."""
     if query.shape[1] in (1, 2):
-        # The scores of one or two queries are small, as in the last block or attention pooling.
+        # The matrix of their scores is small. This was not measured on accelerators.
         return False
     backend, dtype = keras.backend.backend(), keras.backend.standardize_dtype(query.dtype)
     if backend == "torch" and dtype == "bfloat16":

@@ -28,8 +28,9 @@ NO_SEEDS = Seeds()
 class TransformerBlock(Layer):
     """Self-attention and an MLP, each after a LayerNorm and with a residual connection.
 
-    Input and output: `(batch, tokens, width)`. With `return_attention_scores=True`, the layer also
-    returns the attention scores `(batch, heads, tokens, tokens)`, in float32.
+    Input: `(batch, tokens, width)`. Output: the same, or with `num_queries` only the first tokens.
+    With `return_attention_scores=True`, the layer also returns the attention scores
+    `(batch, heads, queries, tokens)`, in float32.
 
     Args:
         num_heads: number of attention heads, a divisor of the width.
@@ -59,8 +60,8 @@ class TransformerBlock(Layer):
         tokens: the token sequence.
         training: whether to apply dropout.
         return_attention_scores: whether to return the attention scores as well as the output.
-        num_queries: number of first tokens to compute the output for, which attend to all tokens;
-            `None` for all tokens, which `relative_grid_size` needs.
+        num_queries: number of first tokens that attend to all tokens and are returned; `None` for
+            all tokens. With `relative_grid_size`, it must be `None`.
 
     Raises:
         ValueError: if the heads do not divide the width, a rate is not in [0, 1), `activation` or
@@ -216,8 +217,7 @@ class TransformerBlock(Layer):
     def compute_output_spec(
         self, tokens, training=None, return_attention_scores=False, num_queries=None
     ):
-        batch_size, num_tokens, width = tokens.shape
-        queries = keras.KerasTensor((batch_size, num_queries or num_tokens, width))
+        queries = _first(tokens, num_queries)
         return self.attention.compute_output_spec(
             queries, tokens, return_attention_scores=return_attention_scores
         )
@@ -242,7 +242,8 @@ class AxisBlock(TransformerBlock):
         self.axis = axis
         self.grid_size = as_pair(grid_size, "grid_size")
 
-    def _attend(self, normed, return_attention_scores=False, num_queries=None, **options):
+    # `num_queries` is always `None`, because there is no class token.
+    def _attend(self, normed, num_queries=None, return_attention_scores=False, **options):
         lines = self._lines(normed)
         attended = super()._attend(
             lines, return_attention_scores=return_attention_scores, **options

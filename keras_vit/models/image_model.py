@@ -144,6 +144,12 @@ def computes_in_float16(model):
     return any(layer.compute_dtype == "float16" for layer in model.layers)
 
 
+def functional(model, output):
+    """Return a Functional model from the input of `model`: an `ImageModel` if `model` is one."""
+    kind = ImageModel if isinstance(model, ImageModel) else keras.Model
+    return kind(model.input, output, name=model.name)
+
+
 def copy_attributes(model, new, keeps_head=True, **changes):
     """Copy metadata and options, with changes, from a model to a new model that was made from it.
 

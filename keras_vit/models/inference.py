@@ -1,4 +1,4 @@
-"""Models for inference: weights are standardized and cast already, unused tokens left out."""
+"""Copies of models for inference: standardized and cast weights, no unused tokens."""
 
 import keras
 from keras import ops
@@ -35,21 +35,24 @@ def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
             become float32.
 
     Returns:
-        `model` itself if there is nothing to change. Otherwise a new model, with copies of the
-        current weights if any of them are stored in another form, or else with the layers of
-        `model`.
+        `model` itself if nothing changes. Otherwise a new model: with copies of the current weights
+        if some are stored in another form, else with the layers of `model`.
 
     Example:
     >>> model = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
     >>> keras_vit.for_inference(model).get_layer("root_conv").folded
     True
     """
+    return without_unused_tokens(_with_stored_weights(model, casting))
+
+
+def _with_stored_weights(model, casting):
     if casting and any(part.quantization_mode for part in dense_layers(model)):
-        return without_unused_tokens(model)
+        return model
     model = with_float_kernels(model)
     changes = {layer.name: _changes(layer, casting) for layer in model.layers}
     if not any(changes.values()):
-        return without_unused_tokens(model)
+        return model
 
     def layer(old):
         new = copy_layer(old, **changes[old.name])
@@ -60,13 +63,13 @@ def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
 
     new = copy_model(model, layer, values=_standardized(model))
     copy_attributes(model, new)
-    return without_unused_tokens(new)
+    return new
 
 
 def update_inference_copy(model, copy):
     """Assign the current weights of a model to the copy that `for_inference` returned."""
     named = named_weights(model)
-    copies = {n: copied for n, copied in named_weights(copy).items() if copied is not named[n]}
+    copies = {name: v for name, v in named_weights(copy).items() if v is not named[name]}
     values = _standardized(model) | float_kernels(model) if copies else {}
     for name, variable in copies.items():
         source = named[name]

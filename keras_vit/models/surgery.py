@@ -19,7 +19,13 @@ from keras_vit.layers.layer import (
     restore_frozen,
     set_trainable,
 )
-from keras_vit.models.image_model import ImageModel, copy_attributes, image_spec_of, zero_head
+from keras_vit.models.image_model import (
+    ImageModel,
+    copy_attributes,
+    functional,
+    image_spec_of,
+    zero_head,
+)
 from keras_vit.models.interpolation import (
     resize_line_embedding,
     resize_patch_kernel,
@@ -72,11 +78,10 @@ def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     if num_classes and is_segmenter(model):
         raise ValueError("`model` must classify images. Received: a segmenter")
     model = with_float_kernels(model)
-    kind = ImageModel if isinstance(model, ImageModel) else keras.Model
-    new = copy_model(kind(model.input, representation(model), name=model.name))
+    new = copy_model(functional(model, representation(model)))
     if num_classes:
         head = zero_head(num_classes, distilled=has_distillation_token(new))
-        new = kind(new.input, head(new.output), name=model.name)
+        new = functional(new, head(new.output))
     keep_frozen(model, new, has_new_head=num_classes > 0)
     changes = {"num_classes": num_classes, "classifier_activation": None}
     if hasattr(getattr(model, "options", None), "projection_dim"):

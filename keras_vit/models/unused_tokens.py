@@ -3,7 +3,7 @@
 import keras
 
 from keras_vit.layers import ClassTokenPooling, TransformerBlock
-from keras_vit.models.image_model import ImageModel, copy_attributes
+from keras_vit.models.image_model import copy_attributes, functional
 from keras_vit.models.surgery import strategy_scope
 
 
@@ -18,8 +18,8 @@ def without_unused_tokens(model):
         model: a Functional model.
 
     Returns:
-        A new model, not compiled; or `model` itself if other tokens are needed, too, or there are
-        relative position embeddings.
+        A new model, not compiled; or `model` itself if it is not pooled by a class token, if other
+        outputs of the last block are used, or with relative position embeddings.
 
     Example:
     >>> from keras_vit.models.unused_tokens import without_unused_tokens
@@ -29,11 +29,11 @@ def without_unused_tokens(model):
     """
     pools = [layer for layer in model.layers if isinstance(layer, ClassTokenPooling)]
     blocks = [layer for layer in model.layers if isinstance(layer, TransformerBlock)]
-    # Relative embeddings, which only patches have, would get no gradients in the last block.
+    # `relative_bias` needs all tokens as queries.
     if not pools or not blocks or blocks[-1].relative_grid_size:
         return model
-    # Tensors without the unused tokens, and layers that use these tokens.
-    shortened, users = [], []
+    # Outputs for the class token only, and layers besides norms and the pooling that read them.
+    shortened, readers = [], []
 
     def call(layer, *args, **options):
         takes_shortened = _has_any((args, options), shortened)
@@ -44,17 +44,16 @@ def without_unused_tokens(model):
         if layer is blocks[-1] or (takes_shortened and is_norm):
             shortened.append(outputs)
         elif takes_shortened and layer is not pools[0]:
-            users.append(layer)
+            readers.append(layer)
         return outputs
 
-    kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     with strategy_scope(model):
         # `clone_model` would compile the clone of a compiled model, and build its optimizer.
-        uncompiled = kind(model.input, model.output, name=model.name)
+        uncompiled = functional(model, model.output)
         new = keras.models.clone_model(
             uncompiled, input_tensors=model.input, clone_function=lambda x: x, call_function=call
         )
-    if users or _has_any(new.output, shortened):
+    if readers or _has_any(new.output, shortened):
         return model
     copy_attributes(model, new)
     return new

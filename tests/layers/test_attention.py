@@ -43,7 +43,7 @@ def test_the_backend_computes_the_fused_path(monkeypatch, path):
     [
         ("gpu:0", "bfloat16", 197, 197, True, True),
         ("gpu:0 gpu:1", "bfloat16", 197, 197, True, False),
-        ("gpu:0 gpu:1", "bfloat16", 1, 196, True, False),
+        ("gpu:0", "bfloat16", 1, 196, False, False),
         ("gpu:0 gpu:1", "bfloat16", 196, 196, True, True),
         ("gpu:0 gpu:1", "bfloat16", 197, 197, False, True),
         ("gpu:0", "float32", 197, 197, True, True),

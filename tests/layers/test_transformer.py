@@ -79,3 +79,12 @@ def test_stochastic_depth_drops_whole_images():
 def test_tokens_of_another_grid_are_refused():
     with pytest.raises(ValueError, match="`grid_size` must be"):
         AxialTransformerBlock(2, 16, GRID)(images(1, 7, 8))
+
+
+@pytest.mark.parametrize("options", [{}, {"rotary_grid_size": (2, 2)}], ids=str)
+def test_first_queries_of_a_block(options):
+    block, tokens = TransformerBlock(2, 16, **options), images(2, 6, 8)
+    expected, scores = block(tokens, return_attention_scores=True)
+    outputs, first = block(tokens, return_attention_scores=True, num_queries=2)
+    np.testing.assert_allclose(to_numpy(outputs), to_numpy(expected)[:, :2], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(to_numpy(first), to_numpy(scores)[:, :, :2], rtol=0, atol=1e-6)

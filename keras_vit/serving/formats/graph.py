@@ -42,7 +42,8 @@ class UnfusedZeroPadding2D(keras.layers.ZeroPadding2D):
 def portable(model):
     """Return a copy of a model that computes in float32, with operations that every format has.
 
-    All weights of the copy are trainable, except the states of random generators.
+    The last block computes only the class token, if no other is needed. All weights of the copy are
+    trainable, except the states of random generators.
     """
     copy = copy_model(with_float_kernels(model), _portable_layer, keeps_frozen=False)
     copy.trainable = True
