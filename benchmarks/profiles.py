@@ -1,4 +1,4 @@
-"""Profile with JAX or torch: print the slowest operations of a device."""
+"""Profile with the backends' profilers: print the slowest operations of a device."""
 
 import collections
 import itertools
@@ -14,7 +14,7 @@ def profile(run, operations_of, steps):
 
     Args:
         run: function that runs `steps` steps and waits for the device.
-        operations_of: `jax_operations` or `torch_operations`.
+        operations_of: `jax_operations`, `tensorflow_operations` or `torch_operations`.
         steps: number of steps.
 
     Returns:
@@ -66,6 +66,24 @@ def recorded_operations(data):
             is_operation = line.name.startswith("Stream") if gpus else "hlo_op" in stats
             if is_operation:
                 yield event.name, stats.get("hlo_category"), event.duration_ns / 1e9
+
+
+def tensorflow_operations(run):
+    """Yield the kind, `None` and the seconds of each operation on a CPU."""
+    import tensorflow as tf
+    from jax.profiler import ProfileData
+
+    with tempfile.TemporaryDirectory() as folder:
+        # The profilers of TensorFlow and JAX write the same files.
+        with tf.profiler.experimental.Profile(folder):
+            run()
+        (path,) = pathlib.Path(folder).rglob("*.xplane.pb")
+        data = ProfileData.from_file(str(path))
+    for line in itertools.chain.from_iterable(plane.lines for plane in data.planes):
+        for event in line.events:
+            # "model/block_0/mlp/MatMul:_FusedMatMul"; calls of graphs have a space after the colon.
+            if kind := re.fullmatch(r"[^:]+:(\w+)", event.name):
+                yield kind[1], None, event.duration_ns / 1e9
 
 
 def torch_operations(run):
