@@ -48,7 +48,8 @@ class ImageModel(keras.Model):
     """
 
     # Set on the class: with an `__init__`, Keras would not treat the subclass as Functional.
-    options = layout = _class_names = _thresholds = None
+    # `config_to_save` is the `get_config` of the model that is saved instead of this model.
+    options = layout = config_to_save = _class_names = _thresholds = None
     image_spec = WHOLE_IMAGE
 
     @property
@@ -94,7 +95,7 @@ class ImageModel(keras.Model):
 
     def get_config(self):
         return {
-            **super().get_config(),
+            **(self.config_to_save or super().get_config)(),
             "options": self.options and dataclasses.asdict(self.options),
             "class_names": self.class_names,
             "thresholds": self.thresholds,

@@ -58,7 +58,8 @@ class Run:
     """A finished training run.
 
     Args:
-        model: the trained `keras.Model`, with the EMA of its weights if the recipe has one.
+        model: the trained `keras.Model`, with the EMA of its weights if the recipe has one. Compile
+            it before you call its `evaluate` or `fit`.
         history: list of dictionaries, the metrics of each epoch.
         workdir: `pathlib.Path` of the run's directory.
         recipe: the `Recipe`.
@@ -145,7 +146,8 @@ def train(
             `label_weight` apply. `None` for no teacher.
         keep_head: whether a trained model keeps its head, whose classes must be those of the
             dataset in the same order; by default the model gets a new head.
-        callbacks: a callback for `model.fit`, or a list of callbacks. The measurements of a
+        callbacks: a callback for `model.fit`, or a list of callbacks. Their `model` may be another
+            model with the same layers, which leaves out unused tokens. The measurements of a
             `keras_vit.training.callbacks.MeasureRegularly` are saved and resumed with the run.
         verbose: as in `model.fit`; `"auto"` for 1 on a terminal and 2 elsewhere.
 

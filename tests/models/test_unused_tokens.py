@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.models import for_inference, freeze_blocks, vision_transformer
+from keras_vit.layers import ClassTokenPooling, TransformerBlock
+from keras_vit.models import ImageModel, for_inference, freeze_blocks, vision_transformer
 from keras_vit.models.surgery import copy_model
 from keras_vit.models.unused_tokens import without_unused_tokens
 from tests.fixtures.contract import randomise, to_numpy
@@ -41,7 +42,8 @@ def build(**options):
 
 
 def is_shortened(model):
-    calls = [node for layer in model.get_config()["layers"] for node in layer["inbound_nodes"]]
+    config = super(ImageModel, model).get_config()
+    calls = [node for layer in config["layers"] for node in layer["inbound_nodes"]]
     return any("num_queries" in node["kwargs"] for node in calls)
 
 
@@ -96,6 +98,50 @@ def test_a_model_that_returns_the_normalized_tokens_too():
     model = build()
     tokens = keras.Model(model.input, [model.output, model.get_layer("encoder_norm").output])
     assert for_inference(tokens) is tokens
+
+
+def twice(block, tokens):
+    return block(keras.layers.LayerNormalization()(block(tokens)))
+
+
+def with_scores(block, tokens):
+    return block(tokens, return_attention_scores=True)[0]
+
+
+def over_tokens(block, tokens):
+    return keras.layers.LayerNormalization(axis=(1, 2))(block(tokens))
+
+
+def nested(block, tokens):
+    outputs = keras.layers.Dense(8)(inner := keras.Input(tokens.shape[1:]))
+    return keras.Model(inner, outputs)(block(tokens))
+
+
+@pytest.mark.parametrize("transform", [twice, with_scores, over_tokens, nested])
+def test_own_models(transform):
+    inputs = keras.Input((6, 8))
+    tokens = transform(TransformerBlock(2, 16), inputs)
+    model = keras.Model(inputs, ClassTokenPooling()(tokens))
+    assert without_unused_tokens(model) is model
+
+
+def test_a_subclass_of_the_user():
+    class Own(ImageModel):
+        pass
+
+    model = build()
+    own = Own(model.input, model.output)
+    assert without_unused_tokens(own) is own
+
+
+def test_the_whole_model_is_saved(tmp_path):
+    shorter = without_unused_tokens(build())
+    shorter.class_names = ("cat", "dog", "owl")
+    shorter.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert not is_shortened(loaded)
+    assert loaded.class_names == shorter.class_names
+    np.testing.assert_allclose(to_numpy(loaded(X)), to_numpy(shorter(X)), rtol=0, atol=1e-6)
 
 
 def test_metadata():

@@ -42,12 +42,11 @@ class UnfusedZeroPadding2D(keras.layers.ZeroPadding2D):
 def portable(model):
     """Return a copy of a model that computes in float32, with operations that every format has.
 
-    The last block computes only the class token, if no other is needed. All weights of the copy are
-    trainable, except the states of random generators.
+    All weights of the copy are trainable, except the states of random generators.
     """
     copy = copy_model(with_float_kernels(model), _portable_layer, keeps_frozen=False)
     copy.trainable = True
-    return without_unused_tokens(copy)
+    return copy
 
 
 def _portable_layer(layer):
@@ -101,6 +100,7 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
 def _write_saved_model(model, path, with_weights, sums_by_matmul):
     import tensorflow as tf
 
+    model = without_unused_tokens(model)
     for layer in group_norms(model):
         layer.sums_by_matmul = sums_by_matmul
     images = tf.TensorSpec((None, *model.input_shape[1:]), "float32", name="images")
