@@ -10,8 +10,8 @@ MFU is the share of the device's peak that matrix products and convolutions use.
 the whole model, although our last block computes only the class token.
 
 The script is for a GPU that is available for a few minutes. It writes the results after each job,
-and starts no job after `--minutes`. It needs JAX and what keras_vit
-imports with it, but neither TensorFlow nor tyro; timm is left out if it or torch is missing.
+and starts no job after `--minutes`. It needs JAX and what keras_vit imports with it, but neither
+TensorFlow nor tyro; timm is left out if it or torch is missing.
 """
 
 import argparse

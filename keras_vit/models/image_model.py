@@ -145,10 +145,10 @@ def computes_in_float16(model):
     return any(layer.compute_dtype == "float16" for layer in model.layers)
 
 
-def functional(model, output):
+def functional(model, output, **options):
     """Return a Functional model from the input of `model`: an `ImageModel` if `model` is one."""
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
-    return kind(model.input, output, name=model.name)
+    return kind(model.input, output, name=model.name, **options)
 
 
 def copy_attributes(model, new, keeps_head=True, **changes):

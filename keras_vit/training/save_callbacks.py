@@ -18,7 +18,7 @@ from keras_vit.checkpoints.run_files import (
     PREDICTOR_MODEL,
 )
 from keras_vit.core.files import replacing
-from keras_vit.models.image_model import ImageModel, copy_attributes
+from keras_vit.models.image_model import ImageModel, copy_attributes, functional
 from keras_vit.models.keras_files import check_finite
 from keras_vit.training.callbacks import (
     NotFiniteError,
@@ -189,11 +189,10 @@ def save_model(model, path, class_names=None):
 
 def _without_optimizer(model, class_names):
     model = _on_one_device(model)
-    kind = ImageModel if isinstance(model, ImageModel) else keras.Model
-    new = kind(model.input, model.output, name=model.name, trainable=model.trainable)
+    new = functional(model, model.output, trainable=model.trainable)
     copy_attributes(model, new)
     # The outputs of some models, such as a masked patch predictor, are not classes.
-    if class_names and kind is ImageModel and new.output_shape[-1] == len(class_names):
+    if class_names and isinstance(new, ImageModel) and new.output_shape[-1] == len(class_names):
         new.class_names = class_names
     return new
 
