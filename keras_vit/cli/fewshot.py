@@ -28,6 +28,9 @@ class Fewshot(Reading):
         seeds: number of random choices of these images, with the seeds 0, 1, 2, ...
         l2: strength of the regularization: for least-squares, by default 1024; for linear-probe,
             the inverse of scikit-learn's C, by default 1.
+        layers: names of layers whose outputs are the features, such as block_8 encoder_norm; by
+            default, the input of the head. Of each layer, the class token is taken, or the mean of
+            the patches if the model has no class token.
         train_split: the split to learn from: train, validation, test, or several joined with +.
         test_split: the split to classify.
         cache: directory in which to keep the features for later calls. They are used again only for
@@ -40,6 +43,7 @@ class Fewshot(Reading):
     shots: tuple[int | Literal["all"], ...] | None = None
     seeds: int = 3
     l2: float | None = None
+    layers: tuple[str, ...] | None = None
     train_split: str = "train"
     test_split: str = "test"
     cache: pathlib.Path | None = None

@@ -6,6 +6,7 @@ import importlib.metadata
 import logging
 import pathlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -23,7 +24,9 @@ from keras_vit.models.inference import for_inference
 from keras_vit.version import __version__
 
 
-def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.ndarray]:
+def extract_features(
+    model: keras.Model, dataset: Any, layers: Sequence[str] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Compute a model's representation of each image of a dataset, with a progress bar.
 
     Skipped images have neither features nor labels.
@@ -31,10 +34,12 @@ def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.n
     Args:
         model: a model of this package.
         dataset: a dataset from `keras_vit.data.load`, or its `info.dataset`.
+        layers: names of layers, such as `["block_8", "encoder_norm"]`. Their outputs are pooled as
+            in the model (the class token, or the mean of the patches) and concatenated. `None` for
+            the representation before the head (after `pre_logits`, if the model has it).
 
     Returns:
-        `(features, labels)`. Features are the representation before the head (after the layer
-        `pre_logits`, if the model has it), float32 `(images, width)`. Labels are int32 `(images,)`,
+        `(features, labels)`. Features are float32 `(images, width)`. Labels are int32 `(images,)`,
         or float32 `(images, classes)` for a multi-label dataset.
 
     Raises:
@@ -48,19 +53,19 @@ def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.n
     >>> features.shape, labels.shape
     ((72, 192), (72,))
     """
-    return _extract(feature_extractor(model), as_batches(dataset))
+    return _extract(feature_extractor(model, layers), as_batches(dataset))
 
 
-def split_features(model, name, split, batch_size=32, cache=None, **options):
+def split_features(model, name, split, batch_size=32, cache=None, layers=None, **options):
     """Return the features, labels and class names of a split; keep them in the directory `cache`.
 
-    Other options are as in `keras_vit.data.load`.
+    `layers` is as in `extract_features`, and other options are as in `keras_vit.data.load`.
 
     A file in `cache` records a digest of everything on which the features depend: weights and
     configuration of the model, `Source.digest` of the images and labels, the preprocessing, and
     versions of packages. The file is used as long as the digest does not change.
     """
-    extractor, image_size = feature_extractor(model), model.input_shape[1:3]
+    extractor, image_size = feature_extractor(model, layers), model.input_shape[1:3]
     spec = WHOLE_IMAGE if options.get("central_crop_from") else image_spec_of(model)
     batches = as_batches(load(name, split, image_size, batch_size, image_spec=spec, **options))
     if cache is None:

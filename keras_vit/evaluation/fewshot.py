@@ -48,6 +48,7 @@ def evaluate_fewshot(
     seeds: Sequence[int] = SEEDS,
     method: str = "least-squares",
     l2: float | None = None,
+    layers: Sequence[str] | None = None,
     **data: Any,
 ) -> dict[tuple[int, int], float]:
     """Return the accuracy of a model's frozen features with a few labelled images per class.
@@ -62,6 +63,7 @@ def evaluate_fewshot(
         seeds: as in `fewshot_accuracies`.
         method: as in `fewshot_accuracies`.
         l2: as in `fewshot_accuracies`.
+        layers: names of layers whose outputs are the features, as in `extract_features`.
         **data: only if `name` is a string: `cache`, `batch_size` and options of `load`, such as
             `classes` and `central_crop_from`, as in
             `keras_vit.evaluation.extraction.split_features`.
@@ -90,10 +92,10 @@ def evaluate_fewshot(
                 f"Received: train_split={train_split!r}, test_split={test_split!r}"
             )
         # Start with the test split, which is usually smaller, so that errors are raised sooner.
-        *test, test_names = split_features(model, name, test_split, **data)
-        *train, class_names = split_features(model, name, train_split, **data)
+        *test, test_names = split_features(model, name, test_split, layers=layers, **data)
+        *train, class_names = split_features(model, name, train_split, layers=layers, **data)
     else:
-        test, train = (extract_features(model, dataset, **data) for dataset in reversed(name))
+        test, train = (extract_features(model, dataset, layers, **data) for dataset in reversed(name))
         class_names, test_names = (dataset.class_names for dataset in name)
     if test_names != class_names:
         raise ValueError(

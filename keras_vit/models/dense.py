@@ -10,9 +10,13 @@ from keras_vit.core.arguments import SEGMENTER_HEADS, as_pair, check_choice
 from keras_vit.layers import ClassToken, RegisterTokens, TransformerBlock
 from keras_vit.layers.layer import Layer
 from keras_vit.layers.normalization import layer_norm
-from keras_vit.layers.tokens import LearnedTokens
 from keras_vit.models.image_model import ImageModel, copy_attributes, zero_head
-from keras_vit.models.structure import find_blocks, token_stride
+from keras_vit.models.structure import (
+    find_blocks,
+    num_prefix_tokens,
+    token_layers,
+    token_stride,
+)
 from keras_vit.models.surgery import replace_head
 
 KINDS = ("simple", "blocks", "dpt")
@@ -112,20 +116,11 @@ def _spread(blocks, count):
 
 def _patches(model, name, dtype, map_name=None, with_class_token=False):
     """Return the patches of a layer's tokens as a map."""
-    outputs = {layer.name: layer.output for layer in model.layers}
-    blocks = [block.name for block in find_blocks(model)]
-    # Layers from the first block on that return all tokens.
-    names = [layer for layer, output in outputs.items() if output.shape == outputs[blocks[0]].shape]
-    names = names[names.index(blocks[0]) :]
-    if name not in names:
-        raise ValueError(
-            f"`levels` must be among the layers that return all tokens: {', '.join(names)}. "
-            f"Received: {name!r}"
-        )
-    count = sum(layer.num_new for layer in model.layers if isinstance(layer, LearnedTokens))
+    check_choice("levels", name, token_layers(model))
+    count = num_prefix_tokens(model)
     options = {"dtype": dtype, "name": map_name or f"{name}_map"}
     layer = TokensToMap(token_stride(model), count, with_class_token, **options)
-    return layer(outputs[name], model.input)
+    return layer(model.get_layer(name).output, model.input)
 
 
 def _with_class_token(model, name, level, dtype):

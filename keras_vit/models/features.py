@@ -6,9 +6,18 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.core.arguments import check_choice
+from keras_vit.layers import ClassTokenPooling
 from keras_vit.models.image_model import check_images
 from keras_vit.models.inference import for_inference
-from keras_vit.models.structure import check_backbone, representation, token_grid
+from keras_vit.models.structure import (
+    check_backbone,
+    has_class_output,
+    num_prefix_tokens,
+    representation,
+    token_grid,
+    token_layers,
+)
 
 
 def features(
@@ -66,15 +75,30 @@ def features(
     return {name: arrays[name] for name in outputs}
 
 
-def feature_extractor(model):
+def feature_extractor(model, layers=None):
     """Return a model that maps images to the inputs of the head, in float32.
 
+    Args:
+        model: a model of this package.
+        layers: names of layers such as `["block_8", "encoder_norm"]` whose outputs are pooled and
+            concatenated instead: the class token if the model's output is computed from it, else
+            the mean of the patches.
+
     Raises:
-        ValueError: if the model does not map an RGB image to a vector.
+        ValueError: if the model does not map an RGB image to a vector, or has no layer of a name in
+            `layers`.
+
+    Reference:
+        The linear evaluation of DINOv2 (arXiv 2304.07193), appendix B.3, which also applies the
+        last norm to each block.
     """
     check_backbone(model)
-    # The head is left out, so that the key of cached features does not depend on it.
-    output = representation(model, ("head",))
+    if layers is None:
+        # The head is left out, so that the key of cached features does not depend on it.
+        output = representation(model, ("head",))
+    else:
+        pooled = [_pooled(model, name) for name in layers]
+        output = pooled[0] if len(pooled) == 1 else keras.layers.Concatenate()(pooled)
     shape = model.inputs[0].shape
     if len(model.inputs) != 1 or len(shape) != 4 or shape[-1] != 3 or len(output.shape) != 2:
         raise ValueError(
@@ -85,6 +109,22 @@ def feature_extractor(model):
     # Float32, because NumPy has no bfloat16.
     as_float32 = keras.layers.Activation("linear", dtype="float32", name="features")
     return keras.Model(model.input, as_float32(output), name="extractor")
+
+
+def _pooled(model, name):
+    """Return the output of a layer as one vector per image."""
+    output = model.get_layer(name).output
+    options = {"dtype": "float32", "name": f"{name}_pooling"}
+    if len(output.shape) == 4:
+        return keras.layers.GlobalAveragePooling2D("channels_last", **options)(output)
+    if len(output.shape) == 2:
+        return output
+    # The first patch must not be taken for the class token.
+    check_choice("layers", name, token_layers(model))
+    if has_class_output(model):
+        return ClassTokenPooling(**options)(output)
+    cropping = keras.layers.Cropping1D((num_prefix_tokens(model), 0), name=f"{name}_patches")
+    return keras.layers.GlobalAveragePooling1D("channels_last", **options)(cropping(output))
 
 
 def _as_map(name, tokens, grid):

@@ -20,6 +20,7 @@ from keras_vit.layers import (
 from keras_vit.layers.bottleneck import Bottleneck
 from keras_vit.layers.layer import all_layers, variables_by_path
 from keras_vit.layers.normalization import GroupNorm
+from keras_vit.layers.tokens import LearnedTokens
 from keras_vit.models.vit import ADDED_POSITIONS, default_grid
 
 HEAD_LAYERS = ("projection", "pre_logits", "head")
@@ -153,6 +154,13 @@ def find_blocks(model):
     return blocks
 
 
+def token_layers(model):
+    """Return the names of the layers, from the first block on, that return all tokens."""
+    first = find_blocks(model)[0]
+    later = model.layers[model.layers.index(first) :]
+    return tuple(layer.name for layer in later if layer.output.shape == first.output.shape)
+
+
 def has_blocks(model):
     """Whether a model has Transformer blocks; a ResNet has none."""
     return bool(_layers_of(model, BLOCKS))
@@ -183,6 +191,11 @@ def has_class_output(model):
         return True
     pools = _layers_of(model, keras.layers.GlobalAveragePooling1D)
     return bool(_layers_of(model, ClassToken)) and not pools and not find_attention_pooling(model)
+
+
+def num_prefix_tokens(model):
+    """Return the number of tokens before the patches: class token, registers and the like."""
+    return sum(layer.num_new for layer in _layers_of(model, LearnedTokens))
 
 
 def first_kernel(model):

@@ -91,9 +91,9 @@ def test_it_has_the_image_spec_of_the_model():
     ("model_options", "options", "message"),
     [
         ({}, {"levels": ("P1",)}, "`levels` must be among P2, P3, P4, P5"),
-        ({}, {"levels": ("block_7",), "kind": "blocks"}, "`levels` must be among the layers"),
+        ({}, {"levels": ("block_7",), "kind": "blocks"}, "`levels` must be one of"),
         # Without the class token, which is taken off.
-        ({}, {"levels": ("patch_embedding",), "kind": "blocks"}, "`levels` must be among the la"),
+        ({}, {"levels": ("patch_embedding",), "kind": "blocks"}, "`levels` must be one of"),
         ({"image_size": 16}, {}, "`levels` must not have larger strides than the image"),
     ],
 )

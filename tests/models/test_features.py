@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit.models import vision_transformer
-from keras_vit.models.features import features
+from keras_vit.models.features import feature_extractor, features
 from tests.fixtures.tiny import TINY, images
 
 
@@ -55,3 +55,26 @@ def test_labels_of_a_dataset_are_left_out(make, has_labels):
 def test_maps_are_of_layers_with_patches():
     with pytest.raises(ValueError, match="`as_maps` needs layers .*'pooling'"):
         features(vision_transformer(**TINY), images(1, 16, 16, 3), ["pooling"], as_maps=True)
+
+
+@pytest.mark.backends("tensorflow", "jax", "torch")
+@pytest.mark.parametrize(
+    ("options", "pool"),
+    [
+        ({"num_registers": 2}, lambda tokens: tokens[:, 0]),
+        ({"num_registers": 2, "pooling": "gap"}, lambda tokens: tokens[:, 2:].mean(axis=1)),
+    ],
+    ids=["class token", "mean of the patches"],
+)
+def test_features_of_several_layers(options, pool):
+    model, batch = vision_transformer(**{**TINY, **options}), images(3, 16, 16, 3)
+    names = ["block_0", "encoder_norm"]
+    tokens = features(model, batch, names)
+    found = feature_extractor(model, names).predict(batch, verbose=0)
+    expected = np.concatenate([pool(tokens[name]) for name in names], axis=1)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_the_first_patch_is_no_class_token():
+    with pytest.raises(ValueError, match="`layers` must be one of .*'block_0'.*'patch_embedding'"):
+        feature_extractor(vision_transformer(**TINY), ["patch_embedding"])
