@@ -95,7 +95,9 @@ def evaluate_fewshot(
         *test, test_names = split_features(model, name, test_split, layers=layers, **data)
         *train, class_names = split_features(model, name, train_split, layers=layers, **data)
     else:
-        test, train = (extract_features(model, dataset, layers, **data) for dataset in reversed(name))
+        test, train = (
+            extract_features(model, dataset, layers, **data) for dataset in reversed(name)
+        )
         class_names, test_names = (dataset.class_names for dataset in name)
     if test_names != class_names:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Analyze a trained model: attention maps, distance and rollout, filters, position embeddings."""
+"""Analyze a trained model: attention, tokens, filters, position embeddings."""
 
 import functools
 from collections.abc import Sequence
@@ -8,6 +8,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.core.arguments import check_choice
+from keras_vit.models.features import features
 from keras_vit.models.image_model import check_images
 from keras_vit.models.inference import for_inference
 from keras_vit.models.structure import (
@@ -16,9 +18,11 @@ from keras_vit.models.structure import (
     find_blocks,
     first_kernel,
     has_class_output,
+    num_prefix_tokens,
     position_table,
     stored_grid,
     token_grid,
+    token_layers,
     token_stride,
 )
 
@@ -351,3 +355,127 @@ def position_similarity(model):
     # Divide a zero embedding by 1, so that its similarities are 0 and not NaN.
     table = table / np.where(lengths > 0, lengths, 1)
     return (table @ table.T).reshape(*grid, *grid).astype("float32")
+
+
+def patch_colors(model, images, layer=None, batch_size=32):
+    """Color the patches of images by the principal components of their tokens.
+
+    The first component of all patches divides them into foreground and background. The foreground
+    is the side with a positive score, and the sign is chosen such that fewer of the patches at the
+    borders of the images belong to it. The first three components of the foreground become red,
+    green and blue, so patches with similar tokens have similar colors in all images.
+
+    Args:
+        model: a model of this package with Transformer blocks.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
+            such arrays.
+        layer: name of a layer that returns all tokens, such as `"block_9"`; by default the last
+            one, usually `"encoder_norm"`.
+        batch_size: number of images per step.
+
+    Returns:
+        `(colors, is_foreground)`: a float32 array `(batch, rows, columns, 3)` in [0, 1], in which
+        the background is black, and a bool array `(batch, rows, columns)`.
+
+    Raises:
+        ValueError: if the model has no Transformer blocks, `layer` does not return all tokens, or
+            `images` is not scaled to [-1, 1].
+
+    Reference:
+        Figure 1 of DINOv2 (arXiv 2304.07193), section 7.5.
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> images = np.random.default_rng(0).uniform(-1, 1, (3, 32, 32, 3))
+    >>> colors, is_foreground = patch_colors(model, images, layer="block_5")
+    >>> colors.shape, is_foreground.shape
+    ((3, 2, 2, 3), (3, 2, 2))
+    """
+    names = token_layers(model)
+    layer = names[-1] if layer is None else layer
+    check_choice("layer", layer, names)
+    tokens = features(model, images, [layer], as_maps=True, batch_size=batch_size)[layer]
+    (scores,) = _scores(tokens, 1)
+    is_border = np.ones(scores.shape[1:], bool)
+    is_border[1:-1, 1:-1] = False
+    is_foreground = scores > 0
+    if is_foreground[:, is_border].mean() > 0.5:
+        is_foreground = scores < 0
+    colors = np.zeros((*is_foreground.shape, 3), "float32")
+    chosen = tokens[is_foreground]
+    if len(chosen):
+        channels = np.stack(_scores(chosen, 3), axis=-1)
+        low, high = channels.min(axis=0), channels.max(axis=0)
+        colors[is_foreground] = (channels - low) / np.where(high > low, high - low, 1)
+    return colors, is_foreground
+
+
+def _scores(tokens, count):
+    """Return the scores of tokens `(..., width)` on their first principal components.
+
+    The entry of a component with the greatest absolute value is positive.
+    """
+    rows = tokens.reshape(-1, tokens.shape[-1]).astype("float64")
+    rows = rows - rows.mean(axis=0)
+    _, components = np.linalg.eigh(rows.T @ rows)
+    components = components[:, : -count - 1 : -1]
+    largest = np.take_along_axis(components, np.abs(components).argmax(axis=0)[None], axis=0)
+    scores = rows @ (components * np.sign(largest))
+    return scores.T.reshape(count, *tokens.shape[:-1])
+
+
+def token_norms(model, images, batch_size=32, verbose=0):
+    """Return the length of each token after each block.
+
+    Args:
+        model: a model of this package with Transformer blocks.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
+            such arrays.
+        batch_size: number of images per step.
+        verbose: as in `keras.Model.predict`.
+
+    Returns:
+        A float32 array `(blocks, batch, tokens)`. The class token and registers come first, then
+        the patches, row by row.
+
+    Reference:
+        Vision Transformers Need Registers (arXiv 2309.16588), figures 3 and 4.
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> token_norms(model, np.zeros((2, 32, 32, 3))).shape
+    (12, 2, 5)
+    """
+    check_images(images)
+    blocks = [ops.cast(block.output, "float32") for block in find_blocks(model)]
+    # `ops.norm` of Keras 3.15 fails in models on JAX.
+    norms = [ops.sqrt(ops.sum(ops.square(tokens), axis=-1)) for tokens in blocks]
+    network = keras.Model(model.input, ops.stack(norms, axis=1))
+    found = network.predict(images, batch_size=batch_size, verbose=verbose)
+    return np.moveaxis(found, 1, 0)
+
+
+def find_outliers(model, norms):
+    """Return which patches have unusual norms: more than twice the median of their image and block.
+
+    Large models without registers use such patches of little information to store global
+    information, and their attention maps show them as noise.
+
+    Args:
+        model: the model.
+        norms: array `(blocks, batch, tokens)` from `token_norms`.
+
+    Returns:
+        A bool array `(blocks, batch, patches)`.
+
+    Reference:
+        Vision Transformers Need Registers (arXiv 2309.16588), section 2. The paper chose a
+        threshold for each model by eye.
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> find_outliers(model, np.array([[[7.0, 1.0, 1.0, 1.0, 3.0]]]))
+    array([[[False, False, False,  True]]])
+    """
+    patches = norms[..., num_prefix_tokens(model) :]
+    return patches > 2 * np.median(patches, axis=-1, keepdims=True)

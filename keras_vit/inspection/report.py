@@ -11,17 +11,28 @@ from keras_vit.inspection.analyses import (
     attention_maps,
     attention_rollout,
     filter_components,
+    find_outliers,
+    patch_colors,
     position_similarity,
+    token_norms,
 )
 from keras_vit.inspection.figures.model_figures import (
     draw_attention_distance,
     draw_filters,
     draw_heads,
+    draw_patch_colors,
     draw_position_similarity,
     draw_rollout,
+    draw_token_norms,
 )
 from keras_vit.models.image_model import check_images
-from keras_vit.models.structure import find_blocks, has_class_output, has_positions, token_grid
+from keras_vit.models.structure import (
+    find_blocks,
+    has_class_output,
+    has_positions,
+    num_prefix_tokens,
+    token_grid,
+)
 
 PAGE = "index.html"
 # Identifies pages of this package, so that no other page is replaced.
@@ -50,6 +61,18 @@ FIGURES = {
         "How much each patch contributes to the output through the attention of all blocks: yellow "
         "is the most. In an untrained model all patches contribute about the same. If the model "
         "has class names, the title of an image is the most likely class.",
+    ),
+    "patch_colors.png": (
+        "Patch colors",
+        "The first three principal components of the foreground's tokens after the last norm, as "
+        "red, green and blue. In a well-trained model, similar parts of all images have similar "
+        "colors. The first component of all tokens divides foreground and background (black).",
+    ),
+    "token_norms.png": (
+        "Token norms",
+        "The length of the tokens after each block. Patches of more than twice the median of their "
+        "image and block are outliers, which large models without registers use to store global "
+        "information (arXiv 2309.16588). Squares mark outliers of any block.",
     ),
     "heads.png": (
         "Attention by head",
@@ -122,13 +145,17 @@ def _draw_attention(model, images, directory, verbose):
     if names is not None and len(model.output_shape) == 2:
         titles = [names[number] for number in model.predict(drawn, verbose=0).argmax(-1)]
     draw_rollout(drawn, attention_rollout(model, drawn), directory / "rollout.png", titles)
+    colors, _ = patch_colors(model, drawn)
+    draw_patch_colors(drawn, colors, directory / "patch_colors.png")
+    norms, grid = token_norms(model, images, verbose=verbose), token_grid(model)
+    outliers = find_outliers(model, norms)
+    draw_token_norms(images, norms, outliers, grid, directory / "token_norms.png")
     maps = {name: scores[0] for name, scores in attention_maps(model, images[:1]).items()}
-    rows, columns = token_grid(model)
-    num_prefix = next(iter(maps.values())).shape[-1] - rows * columns
-    middle = num_prefix + rows // 2 * columns + columns // 2
+    middle = num_prefix_tokens(model) + grid[0] // 2 * grid[1] + grid[1] // 2
     query = 0 if has_class_output(model) else middle
-    draw_heads(drawn[0], maps, (rows, columns), directory / "heads.png", query)
-    return ["attention_distance.png", "rollout.png", "heads.png"]
+    draw_heads(drawn[0], maps, grid, directory / "heads.png", query)
+    names = ("attention_distance", "rollout", "patch_colors", "token_norms", "heads")
+    return [f"{name}.png" for name in names]
 
 
 def _section(path):

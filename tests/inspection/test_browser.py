@@ -40,5 +40,5 @@ def test_the_page_shows_every_figure_without_errors(browser, tmp_path):
     shown = browser.execute_script(
         "return Array.from(document.images, i => i.complete && i.naturalWidth > 0)"
     )
-    assert shown == [True] * 5
+    assert shown == [True] * 7
     assert browser.get_log("browser") == []

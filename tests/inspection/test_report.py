@@ -17,7 +17,8 @@ from tests.fixtures.images import encode, random_image
 from tests.fixtures.models import small_classifier
 from tests.fixtures.tiny import TINY, images
 
-ATTENTION = ["attention_distance.png", "rollout.png", "heads.png"]
+NAMES = ("attention_distance", "rollout", "patch_colors", "token_norms", "heads")
+ATTENTION = [f"{name}.png" for name in NAMES]
 
 
 def figures_on(page):

@@ -16,7 +16,8 @@ FILTER_COLUMNS = 7
 # Size of a figure of tiles in inches, and the greatest number of tiles in a row or column.
 TILES_SIZE = 9.0
 MOST_TILES = 16
-ROLLOUT_COLUMNS = 4
+PAIR_COLUMNS = 4
+MOST_MARKED = 4
 # A legend of more heads would fill the figure.
 MOST_NAMED_HEADS = 16
 
@@ -106,10 +107,22 @@ def draw_attention_distance(distances, path):
     save_figure(figure, path)
 
 
+def _pairs_of_axes(images, has_titles=False):
+    """Return a figure, and two axes for each image."""
+    columns = min(PAIR_COLUMNS, len(images))
+    rows = -(-len(images) // columns)
+    height, width = images.shape[1:3]
+    side = 1.6 * height / width + (0.25 if has_titles else 0)
+    # Wide enough for the title.
+    figure = new_figure(max(2 * 1.6 * columns, 7), rows * side + 0.8)
+    return figure, empty_axes(figure, rows, 2 * columns).reshape(-1, 2)[: len(images)]
+
+
 def draw_rollout(images, rollout, path, titles=None):
     """Draw each image without and with its attention rollout.
 
-    The colors range from 0 to the greatest value in each image.
+    The colors range from 0 to the 99th percentile of each image, because a few patches may
+    contribute far more than all others.
 
     Args:
         images: array `(count, height, width, channels)` in [-1, 1].
@@ -122,24 +135,84 @@ def draw_rollout(images, rollout, path, titles=None):
     """
     from matplotlib import colormaps
 
-    columns = min(ROLLOUT_COLUMNS, len(images))
-    rows = -(-len(images) // columns)
-    height, width = images.shape[1:3]
-    # Wide enough for the title.
-    side = 1.6 * height / width + (0.25 if titles else 0)
-    figure = new_figure(max(2 * 1.6 * columns, 7), rows * side + 0.8)
-    pairs = empty_axes(figure, rows, 2 * columns).reshape(-1, 2)[: len(images)]
+    figure, pairs = _pairs_of_axes(images, titles is not None)
     rows = zip(pairs, images, rollout, titles or [""] * len(images), strict=True)
     for (left, right), image, weights, title in rows:
         # A title may span both pictures.
         left.set_title(shortened(title, 40), fontsize=8, loc="left")
         picture = as_picture(image)
         left.imshow(picture)
-        shares = upsample(weights / max(weights.max(), 1e-12), (height, width))
+        largest = max(np.quantile(weights, 0.99), 1e-12)
+        shares = upsample(np.minimum(weights / largest, 1), images.shape[1:3])
         # Blend colors, because the paper's mask shows nothing on dark images.
         colors = colormaps["viridis"](shares)[..., :3]
         right.imshow(0.4 * picture + 0.6 * colors)
     figure.suptitle("Images without and with attention rollout (dark: nothing, yellow: most)")
+    save_figure(figure, path)
+
+
+def draw_patch_colors(images, colors, path):
+    """Draw each image next to the colors of its patches.
+
+    Args:
+        images: array `(count, height, width, channels)` in [-1, 1].
+        colors: array `(count, rows, columns, 3)` in [0, 1] from `patch_colors`.
+        path: path of the PNG file to write.
+
+    Reference:
+        Figure 1 of DINOv2 (arXiv 2304.07193).
+    """
+    figure, pairs = _pairs_of_axes(images)
+    borders = (0, images.shape[2], images.shape[1], 0)
+    for (left, right), image, patches in zip(pairs, images, colors, strict=True):
+        left.imshow(as_picture(image))
+        right.imshow(patches, extent=borders)
+    figure.suptitle("Images, and principal components of their patches (black: background)")
+    save_figure(figure, path)
+
+
+def draw_token_norms(images, norms, outliers, grid, path):
+    """Draw the norms of tokens by block, and mark patches with unusual norms in images.
+
+    Args:
+        images: array `(count, height, width, channels)` in [-1, 1]; the first ones are drawn.
+        norms: array `(blocks, images, tokens)` from `token_norms`.
+        outliers: bool array `(blocks, images, patches)` from `find_outliers`.
+        grid: `(rows, columns)` of the patches.
+        path: path of the PNG file to write.
+
+    Reference:
+        Vision Transformers Need Registers (arXiv 2309.16588), figures 2 to 4.
+    """
+    depth, _, num_patches = outliers.shape
+    drawn = images[:MOST_MARKED]
+    figure = new_figure(7 + 2 * len(drawn), 4)
+    charts, marked = figure.subfigures(1, 2, width_ratios=(7, 2 * len(drawn)))
+    axis, blocks = charts.subplots(), np.arange(depth)
+    patches = norms[..., -num_patches:]
+    low, middle, high = np.quantile(patches, (0.01, 0.5, 0.99), axis=(1, 2))
+    axis.fill_between(blocks, low, high, alpha=0.3, label="98 % of the patches")
+    axis.plot(blocks, middle, label="Median of the patches")
+    for token in range(norms.shape[-1] - num_patches):
+        label = "Class token and registers" if token == 0 else None
+        axis.plot(blocks, norms[..., token].mean(axis=1), "k--", linewidth=1, label=label)
+    where = np.nonzero(outliers)
+    axis.scatter(where[0], patches[where], color="red", s=10, zorder=3, label="Outliers")
+    axis.set(xlabel="Network depth (block)", ylabel="Norm of a token", yscale="log")
+    is_outlier = outliers.any(axis=0)
+    title = f"{is_outlier.sum():,} of {is_outlier.size:,} patches are outliers in a block"
+    axis.set_title(title, fontsize=10)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    # Patches are the units of the axes.
+    borders = (-0.5, grid[1] - 0.5, grid[0] - 0.5, -0.5)
+    aspect = images.shape[1] / images.shape[2] * grid[1] / grid[0]
+    axes = empty_axes(marked, 1, len(drawn))
+    for axis, image, own in zip(axes, drawn, is_outlier, strict=False):
+        axis.imshow(as_picture(image), extent=borders, aspect=aspect)
+        rows, columns = np.nonzero(own.reshape(grid))
+        axis.scatter(columns, rows, marker="s", s=12, facecolors="none", edgecolors="red")
+        axis.set_title(f"outliers: {len(rows)}", fontsize=8)
     save_figure(figure, path)
 
 
