@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 
-.PHONY: demo test lint site bench clean
+.PHONY: demo test lint site real bench clean
 
 # The main job, end to end, on data that needs no download: 2 minutes.
 demo: $(VENV)/bin/nox
@@ -20,6 +20,10 @@ lint: $(VENV)/bin/nox
 # The web site, in site/; `.venv/bin/mkdocs serve` shows it while you write.
 site: $(VENV)/bin/nox
 	$(VENV)/bin/nox --session site
+
+# Write a trained DINOv2 to build/real, and compare it with ONNX Runtime in each precision: 10 minutes.
+real: $(VENV)/bin/nox
+	$(VENV)/bin/nox --session real
 
 # Speed and memory, next to other packages: hours.
 bench: $(VENV)/bin/nox

@@ -250,6 +250,13 @@ def audit(session):
 
 
 @nox.session
+def real(session):
+    """Write a trained DINOv2 to build/real, and compare it with ONNX Runtime: 10 minutes."""
+    install(session, *BACKENDS, "scikit-image")
+    run(session, "python", "benchmarks/real.py", "build/real")
+
+
+@nox.session
 def bench(session):
     """Measure speed and memory, next to other packages: hours."""
     install(

