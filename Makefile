@@ -21,7 +21,7 @@ lint: $(VENV)/bin/nox
 site: $(VENV)/bin/nox
 	$(VENV)/bin/nox --session site
 
-# Write a trained DINOv2 to build/real, and compare it with ONNX Runtime in each precision: 10 minutes.
+# Write a trained DINOv2 to build/real, and compare it with ONNX Runtime in each precision: 5 minutes.
 real: $(VENV)/bin/nox
 	$(VENV)/bin/nox --session real
 

@@ -251,7 +251,7 @@ def audit(session):
 
 @nox.session
 def real(session):
-    """Write a trained DINOv2 to build/real, and compare it with ONNX Runtime: 10 minutes."""
+    """Write a trained DINOv2 to build/real, and compare it with ONNX Runtime: 5 minutes."""
     install(session, *BACKENDS, "scikit-image")
     run(session, "python", "benchmarks/real.py", "build/real")
 

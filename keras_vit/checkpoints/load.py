@@ -34,6 +34,7 @@ def from_checkpoint(
     num_heads: int | None = None,
     format: str | None = None,
     patch_size: int | tuple[int, int] | None = None,
+    key: str | None = None,
     **options: Any,
 ) -> ImageModel:
     """Build the model that a checkpoint file describes, and load its weights.
@@ -47,10 +48,11 @@ def from_checkpoint(
     layers are frozen.
 
     Args:
-        path: path of a `.npz`, `.safetensors` or `.keras` file; path of a directory with
-            `model.safetensors` (or its shards) and `config.json`; or path of a run's directory, for
-            the best model of the run. Or an address: `hf://ORG/NAME`, or `https://` or `gs://` for
-            a file. Or a name: of a checkpoint in `list_checkpoints()`, or of an AugReg file.
+        path: path of a `.npz`, `.safetensors`, `.keras`, `.h5`, `.pth`, `.pt`, `.bin` or `.ckpt`
+            file; path of a directory with `model.safetensors` or `pytorch_model.bin` (or shards)
+            and `config.json`; or path of a run's directory, for the best model of the run. Or an
+            address: `hf://ORG/NAME`, or `https://` or `gs://` for a file. Or a name: of a
+            checkpoint in `list_checkpoints()`, or of an AugReg file.
         num_classes: number of classes of a new head, which is zero and replaces the head of the
             file and `pre_logits`. 0 for no head, `None` to keep the head of the file.
         image_size: int or `(height, width)`, to which the position embeddings are resized. `None`
@@ -63,6 +65,9 @@ def from_checkpoint(
         format: name of the layout, such as `"google"` or `"timm"`, a key of
             `keras_vit.checkpoints.formats.FORMATS`; `None` to recognize it.
         patch_size: int or `(height, width)`, as in `resize`; `None` for the patch size of the file.
+        key: name of the dictionary in a file of PyTorch, such as `"model_ema"`, or prefix of the
+            names of arrays, such as `"teacher.backbone"`; needed if a file holds the weights of
+            several models.
         **options: fields of `VitOptions` or `ResNetOptions` that files of other projects do not
             record: `dropout`, `attention_dropout`, `stochastic_depth`, `classifier_activation`,
             `name`, `dtype`, `remat` and `attention_path`. Only some files record `activation` and
@@ -81,7 +86,7 @@ def from_checkpoint(
     (None, 10)
     """
     file = find_file(path)
-    with open_checkpoint(file, format) as checkpoint:
+    with open_checkpoint(file, format, key) as checkpoint:
         described = describe_checkpoint(checkpoint, num_heads, image_size)
         row = match_variant(described)
         # Keep the name that a .keras file records for its model.
@@ -92,7 +97,12 @@ def from_checkpoint(
     return _resized(model, checkpoint, image_size, patch_size)
 
 
-def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | None = None) -> None:
+def load_checkpoint(
+    model: keras.Model,
+    path: str | os.PathLike,
+    format: str | None = None,
+    key: str | None = None,
+) -> None:
     """Load a checkpoint file into a model, using every array and filling every variable.
 
     All arrays are read and checked before the first is assigned, so an error leaves the model
@@ -102,6 +112,7 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | N
         model: a built model of this package.
         path: as in `from_checkpoint`, or the path of a `.weights.h5` file.
         format: as in `from_checkpoint`.
+        key: as in `from_checkpoint`.
 
     Raises:
         ValueError: if the file does not hold exactly the weights of the model; the message lists
@@ -116,7 +127,7 @@ def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | N
     if file.name.endswith(WEIGHTS_SUFFIX):
         _load_keras_weights(model, file)
         return
-    with open_checkpoint(file, format) as checkpoint:
+    with open_checkpoint(file, format, key) as checkpoint:
         values = list(checkpoint.read(model))
         _warn_of_differences(model, checkpoint)
         if checkpoint.shape_of(POSITIONS) is not None and checkpoint.configured_size is None:

@@ -25,14 +25,17 @@ MAX_LISTED = 4
 
 
 @contextlib.contextmanager
-def open_checkpoint(path, format=None):
-    """Open a file and recognize its layout; the context manager yields a `CheckpointReader`."""
+def open_checkpoint(path, format=None, key=None):
+    """Open a file and recognize its layout; the context manager yields a `CheckpointReader`.
+
+    The arguments are those of `from_checkpoint`.
+    """
     if not path.exists():
         raise path_error(path, "be an existing file")
     archive = open_archive(path, [(row.suffix, row.open) for row in FORMATS.values() if row.open])
     try:
         with _path_in_errors(path):
-            yield CheckpointReader(archive, *recognize(archive, format))
+            yield CheckpointReader(archive, *recognize(archive, format, key))
     finally:
         archive.close()
 

@@ -126,13 +126,17 @@ class Naming:
         self.sources[name] = StoredArray(stored_name, index)
         self.shapes[name] = tuple(shape)
 
-    def with_prefix(self, prefix):
-        """Return the same arrays for a file in which all names have a prefix."""
+    def with_prefix(self, prefix, others):
+        """Return the same arrays for a file in which their names have a prefix.
+
+        `others` are the names in the file without this prefix, which are ignored.
+        """
         sources = {
             name: dataclasses.replace(source, name=prefix + source.name)
             for name, source in self.sources.items()
         }
-        return Naming(sources, self.shapes, [prefix + name for name in self.ignored])
+        ignored = [*(prefix + name for name in self.ignored), *others]
+        return Naming(sources, self.shapes, ignored)
 
     def renamed(self, rename):
         """Return the same arrays under other names."""

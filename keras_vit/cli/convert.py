@@ -26,7 +26,7 @@ class Convert(Command):
     Example: keras-vit convert ViT_B16/augreg_imagenet21k flowers.keras --num-classes 5
 
     Args:
-        source: A file (.npz, .safetensors, .h5, .keras), a directory of transformers or timm, a
+        source: A file (.npz, .safetensors, .h5, .keras, .pth), a directory of transformers or timm, a
             run's directory, an address (https, gs, hf), or a name of `keras-vit checkpoints` or of
             AugReg.
         target: path of a new file; for timm, transformers (`huggingface...`) and saved_model, of a
@@ -37,7 +37,8 @@ class Convert(Command):
             head.
         image_size: resize the position embeddings for this image size: one number, or height and
             width.
-        num_heads: number of attention heads; for a .safetensors file without a config.json.
+        num_heads: number of attention heads; for a file of PyTorch without a config.json.
+        key: the weights to read, if a file of PyTorch has several, such as model_ema.
         quantize: quantize the projections and MLPs; only with `--to keras`.
         push: upload the directory to this repository of the Hugging Face Hub, ORG/NAME[@BRANCH],
             with a model card. The repository is created if necessary; log in with `hf auth login`
@@ -53,6 +54,7 @@ class Convert(Command):
     num_classes: int | None = None
     image_size: int | tuple[int, int] | None = None
     num_heads: int | None = None
+    key: str | None = None
     quantize: Literal[QUANTIZATIONS] | None = None
     push: str | None = None
     private: bool = False
@@ -78,7 +80,8 @@ class Convert(Command):
         if self.push is not None:
             parse_repository(self.push)
         check_target(find_model(self.source), target, to, self.overwrite)
-        model = from_checkpoint(self.source, self.num_classes, self.image_size, self.num_heads)
+        sizes = self.num_classes, self.image_size, self.num_heads
+        model = from_checkpoint(self.source, *sizes, key=self.key)
         if self.to is None and to in written_formats():
             to = format_for(model, target.suffix)
         if self.quantize is not None:

@@ -28,9 +28,9 @@ class Fewshot(Reading):
         seeds: number of random choices of these images, with the seeds 0, 1, 2, ...
         l2: strength of the regularization: for least-squares, by default 1024; for linear-probe,
             the inverse of scikit-learn's C, by default 1.
-        layers: names of layers whose outputs are the features, such as block_8 encoder_norm; by
-            default, the input of the head. Of each layer, the class token is taken, or the mean of
-            the patches if the model has no class token.
+        layers: names of layers, such as block_8 encoder_norm. Their class tokens are concatenated,
+            or the means of their patches if the model's output does not depend on the class token.
+            By default, the features are the input of the head. Not for directories of features.
         train_split: the split to learn from: train, validation, test, or several joined with +.
         test_split: the split to classify.
         cache: directory in which to keep the features for later calls. They are used again only for

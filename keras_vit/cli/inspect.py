@@ -11,16 +11,17 @@ from keras_vit.cli.command import Command, ImageSize, ModelArgument, evenly_spac
 class Inspect(Command):
     """Draw what a model has learned and attends to, as PNG files and an HTML page.
 
-    The figures are filters, position embeddings, attention distance, attention rollout, and the
-    attention of each head. Example: keras-vit inspect runs/photos --out seen
+    The figures are filters, position embeddings, attention distance, attention rollout, patch
+    colors, token norms, and the attention of each head.
+    Example: keras-vit inspect runs/photos --out seen
 
     Args:
         out: directory for the figures and `index.html`. Figures of an earlier call are replaced.
         images: image files, or folders of them, to use instead of `--data`.
         data: dataset as in `keras-vit train`; by default the data of the run.
         split: train, validation or test.
-        count: greatest number of images for the attention distance. Files of `--images` are chosen
-            at equal distances. The other figures show some of the chosen images.
+        count: greatest number of images for the attention distance and the token norms. Files of
+            `--images` are chosen at equal distances. The other figures show some of these images.
         data_dir: directory of TensorFlow Datasets.
     """
 

@@ -34,9 +34,10 @@ def extract_features(
     Args:
         model: a model of this package.
         dataset: a dataset from `keras_vit.data.load`, or its `info.dataset`.
-        layers: names of layers, such as `["block_8", "encoder_norm"]`. Their outputs are pooled as
-            in the model (the class token, or the mean of the patches) and concatenated. `None` for
-            the representation before the head (after `pre_logits`, if the model has it).
+        layers: names of layers, such as `["block_8", "encoder_norm"]`. Their class tokens are
+            concatenated, or the means of their patches if the model's output does not depend on
+            the class token. `None` for the input of the head (after `pre_logits`, if the model has
+            it).
 
     Returns:
         `(features, labels)`. Features are float32 `(images, width)`. Labels are int32 `(images,)`,

@@ -22,7 +22,7 @@ from keras_vit.models.structure import (
     position_table,
     stored_grid,
     token_grid,
-    token_layers,
+    token_layer_names,
     token_stride,
 )
 
@@ -360,10 +360,10 @@ def position_similarity(model):
 def patch_colors(model, images, layer=None, batch_size=32):
     """Color the patches of images by the principal components of their tokens.
 
-    The first component of all patches divides them into foreground and background. The foreground
-    is the side with a positive score, and the sign is chosen such that fewer of the patches at the
-    borders of the images belong to it. The first three components of the foreground become red,
-    green and blue, so patches with similar tokens have similar colors in all images.
+    The first principal component of all patches divides them into two sides. The side with fewer
+    of the patches at the borders of the images is the foreground. The first three components of
+    the foreground become red, green and blue, so patches with similar tokens have similar colors in
+    all images.
 
     Args:
         model: a model of this package with Transformer blocks.
@@ -391,7 +391,7 @@ def patch_colors(model, images, layer=None, batch_size=32):
     >>> colors.shape, is_foreground.shape
     ((3, 2, 2, 3), (3, 2, 2))
     """
-    names = token_layers(model)
+    names = token_layer_names(model)
     layer = names[-1] if layer is None else layer
     check_choice("layer", layer, names)
     tokens = features(model, images, [layer], as_maps=True, batch_size=batch_size)[layer]
@@ -425,7 +425,7 @@ def _scores(tokens, count):
 
 
 def token_norms(model, images, batch_size=32, verbose=0):
-    """Return the length of each token after each block.
+    """Return the L2 norm of each token after each block.
 
     Args:
         model: a model of this package with Transformer blocks.
@@ -437,6 +437,9 @@ def token_norms(model, images, batch_size=32, verbose=0):
     Returns:
         A float32 array `(blocks, batch, tokens)`. The class token and registers come first, then
         the patches, row by row.
+
+    Raises:
+        ValueError: if the model has no Transformer blocks, or `images` is not scaled to [-1, 1].
 
     Reference:
         Vision Transformers Need Registers (arXiv 2309.16588), figures 3 and 4.
@@ -456,14 +459,14 @@ def token_norms(model, images, batch_size=32, verbose=0):
 
 
 def find_outliers(model, norms):
-    """Return which patches have unusual norms: more than twice the median of their image and block.
+    """Return which patches have high norms: more than twice the median of their image and block.
 
-    Large models without registers use such patches of little information to store global
-    information, and their attention maps show them as noise.
+    Large models without registers store global information in patches that have little of their
+    own. Attention maps show these patches as noise.
 
     Args:
         model: the model.
-        norms: array `(blocks, batch, tokens)` from `token_norms`.
+        norms: float array `(blocks, batch, tokens)` from `token_norms`.
 
     Returns:
         A bool array `(blocks, batch, patches)`.

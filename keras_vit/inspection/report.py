@@ -70,9 +70,9 @@ FIGURES = {
     ),
     "token_norms.png": (
         "Token norms",
-        "The length of the tokens after each block. Patches of more than twice the median of their "
-        "image and block are outliers, which large models without registers use to store global "
-        "information (arXiv 2309.16588). Squares mark outliers of any block.",
+        "The norms of the tokens after each block. A patch with more than twice the median norm of "
+        "its image and block is an outlier. Large models without registers store global "
+        "information in such patches (arXiv 2309.16588). Squares mark outliers of any block.",
     ),
     "heads.png": (
         "Attention by head",
@@ -93,7 +93,7 @@ def write_report(model, images, directory, verbose=0):
         images: array `(count, height, width, channels)` in [-1, 1], of the model's size.
         directory: path of the directory, which is created if it does not exist. An earlier report
             is replaced.
-        verbose: as in `keras.Model.predict`, for the attention distance.
+        verbose: as in `keras.Model.predict`, for the analyses of all images.
 
     Returns:
         The path of the page.
@@ -154,8 +154,7 @@ def _draw_attention(model, images, directory, verbose):
     middle = num_prefix_tokens(model) + grid[0] // 2 * grid[1] + grid[1] // 2
     query = 0 if has_class_output(model) else middle
     draw_heads(drawn[0], maps, grid, directory / "heads.png", query)
-    names = ("attention_distance", "rollout", "patch_colors", "token_norms", "heads")
-    return [f"{name}.png" for name in names]
+    return [name for name in FIGURES if name not in ("filters.png", "position_similarity.png")]
 
 
 def _section(path):

@@ -14,7 +14,7 @@ from keras_vit.models.image_model import ImageModel, copy_attributes, zero_head
 from keras_vit.models.structure import (
     find_blocks,
     num_prefix_tokens,
-    token_layers,
+    token_layer_names,
     token_stride,
 )
 from keras_vit.models.surgery import replace_head
@@ -116,7 +116,7 @@ def _spread(blocks, count):
 
 def _patches(model, name, dtype, map_name=None, with_class_token=False):
     """Return the patches of a layer's tokens as a map."""
-    check_choice("levels", name, token_layers(model))
+    check_choice("levels", name, token_layer_names(model))
     count = num_prefix_tokens(model)
     options = {"dtype": dtype, "name": map_name or f"{name}_map"}
     layer = TokensToMap(token_stride(model), count, with_class_token, **options)

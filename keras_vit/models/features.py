@@ -16,7 +16,7 @@ from keras_vit.models.structure import (
     num_prefix_tokens,
     representation,
     token_grid,
-    token_layers,
+    token_layer_names,
 )
 
 
@@ -76,13 +76,13 @@ def features(
 
 
 def feature_extractor(model, layers=None):
-    """Return a model that maps images to the inputs of the head, in float32.
+    """Return a model that maps images to features `(batch, width)`, in float32.
 
     Args:
         model: a model of this package.
-        layers: names of layers such as `["block_8", "encoder_norm"]` whose outputs are pooled and
-            concatenated instead: the class token if the model's output is computed from it, else
-            the mean of the patches.
+        layers: names of layers, such as `["block_8", "encoder_norm"]`. Their class tokens are
+            concatenated, or the means of their patches if the model's output does not depend on
+            the class token. `None` for the input of the head.
 
     Raises:
         ValueError: if the model does not map an RGB image to a vector, or has no layer of a name in
@@ -120,7 +120,7 @@ def _pooled(model, name):
     if len(output.shape) == 2:
         return output
     # The first patch must not be taken for the class token.
-    check_choice("layers", name, token_layers(model))
+    check_choice("layers", name, token_layer_names(model))
     if has_class_output(model):
         return ClassTokenPooling(**options)(output)
     cropping = keras.layers.Cropping1D((num_prefix_tokens(model), 0), name=f"{name}_patches")

@@ -154,7 +154,7 @@ def find_blocks(model):
     return blocks
 
 
-def token_layers(model):
+def token_layer_names(model):
     """Return the names of the layers, from the first block on, that return all tokens."""
     first = find_blocks(model)[0]
     later = model.layers[model.layers.index(first) :]
@@ -194,8 +194,10 @@ def has_class_output(model):
 
 
 def num_prefix_tokens(model):
-    """Return the number of tokens before the patches: class token, registers and the like."""
-    return sum(layer.num_new for layer in _layers_of(model, LearnedTokens))
+    """Return the number of tokens before the patches: class token and registers."""
+    # The decoder of a segmenter has tokens, too.
+    before = model.layers[: model.layers.index(find_blocks(model)[0])]
+    return sum(layer.num_new for layer in before if isinstance(layer, LearnedTokens))
 
 
 def first_kernel(model):

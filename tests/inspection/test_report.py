@@ -17,8 +17,8 @@ from tests.fixtures.images import encode, random_image
 from tests.fixtures.models import small_classifier
 from tests.fixtures.tiny import TINY, images
 
-NAMES = ("attention_distance", "rollout", "patch_colors", "token_norms", "heads")
-ATTENTION = [f"{name}.png" for name in NAMES]
+ATTENTION = ["attention_distance.png", "rollout.png", "patch_colors.png", "token_norms.png"]
+ATTENTION += ["heads.png"]
 
 
 def figures_on(page):

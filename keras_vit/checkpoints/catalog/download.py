@@ -13,7 +13,7 @@ import zipfile
 
 import keras
 
-from keras_vit.checkpoints.archives import WRITERS, open_archive
+from keras_vit.checkpoints.archives import TORCH_SUFFIXES, WRITERS, open_archive
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import HUB, fetch_from_hub
@@ -161,5 +161,5 @@ def _check_complete(path):
         read_json(path)
     elif path.suffix == ".keras":
         zipfile.ZipFile(path).close()
-    elif path.suffix in WRITERS:
+    elif path.suffix in (*WRITERS, *TORCH_SUFFIXES):
         open_archive(path).close()

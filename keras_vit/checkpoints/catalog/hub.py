@@ -5,12 +5,12 @@ import glob
 import pathlib
 import re
 
+from keras_vit.checkpoints.archives import NAMES_IN_DIRECTORY
 from keras_vit.checkpoints.configuration import (
     CONFIGURATION,
-    MODEL,
+    PICKLED_INDEX,
     PROCESSOR,
     SHARD_INDEX,
-    TF_MODEL,
 )
 
 HUB = "hf://"
@@ -19,15 +19,14 @@ ADDRESS = re.compile(
     r"hf://(?!.*\.\.)(?P<repository>[^/@]+/[^/@]+)"
     r"(@(?P<revision>refs/(?:pr|convert)/[^/]+|[^/]+))?(/(?P<file>.+))?"
 )
-# Names of files of weights. The first of these files that a repository has is read.
-WEIGHTS = (MODEL, SHARD_INDEX, TF_MODEL)
-SHARDS = "model-*.safetensors"
+# Patterns of the names of shards, by the name of their index.
+SHARDS = {SHARD_INDEX: "model-*.safetensors", PICKLED_INDEX: "pytorch_model-*.bin"}
 
 
 def fetch_from_hub(address):
     """Download weights and the JSON files next to them, unless cached; return the weights' path.
 
-    `.safetensors` (one file or shards) is preferred to `tf_model.h5`. All files belong to one
+    The first of `NAMES_IN_DIRECTORY` that the repository has is read. All files belong to one
     commit. `huggingface_hub` manages the cache, interrupted downloads, `HF_ENDPOINT`,
     `HF_HUB_OFFLINE` and tokens.
 
@@ -46,10 +45,10 @@ def fetch_from_hub(address):
             "an address on the Hub must be `hf://ORG/NAME[@REVISION][/FILE]`. "
             f"Received: {address!r}"
         )
-    names = (match["file"],) if match["file"] else WEIGHTS
+    names = (match["file"],) if match["file"] else NAMES_IN_DIRECTORY
     for name in names:
         path = pathlib.PurePosixPath(name)
-        siblings = [*CONFIGURATION, PROCESSOR, *([SHARDS] if path.name == SHARD_INDEX else [])]
+        siblings = [*CONFIGURATION, PROCESSOR, *filter(None, [SHARDS.get(path.name)])]
         patterns = [glob.escape(name), *(str(path.with_name(file)) for file in siblings)]
         with as_hub_error(address):
             snapshot = snapshot_download(
@@ -59,8 +58,7 @@ def fetch_from_hub(address):
         if weights.is_file():
             return weights
     raise ValueError(
-        f"the repository on the Hub must have {' or '.join(names)}; pickled weights are never "
-        f"read. Received: {address!r}"
+        f"the repository on the Hub must have {' or '.join(names)}. Received: {address!r}"
     )
 
 

@@ -41,37 +41,72 @@ def written_formats():
     return {name: row for name, row in FORMATS.items() if row.is_written}
 
 
-def recognize(archive, format=None):
+def recognize(archive, format=None, key=None):
     """Return the `Format` of an archive, and the `Naming` of its arrays.
 
-    `format` is the name of a layout or a family, or `None` to try all layouts. If no layout fits, a
-    prefix that all names share is removed; the arrays may be from a part of a larger model.
+    If no layout fits all names, the names with a common prefix are tried: training scripts store
+    weights in dictionaries, such as `model_ema`, and wrap models, as in `module.`.
+
+    Args:
+        archive: the open archive.
+        format: name of a layout or a family, or `None` to try all layouts.
+        key: a prefix of names, without the last dot, that chooses one of several sets of weights.
     """
     if format is not None:
         check_choice("format", format, tuple(name for name, row in FORMATS.items() if row.find))
-    rows = [row for row in FORMATS.values() if row.find and format in (None, row.name, row.family)]
-    openers = [row for row in rows if row.open and str(archive.path).endswith(row.suffix)]
-    # Several layouts of transformers have the same arrays. Try those with this `model_type` first.
-    model_type = archive.config.get("model_type")
-    candidates = openers or sorted(
-        (row for row in rows if not row.open), key=lambda row: model_type not in row.model_types
-    )
-    names = list(archive.shapes)
-    prefixes = [names[0][: dot.end()] for dot in re.finditer(r"\.", names[0])] if names else []
-    for prefix in ("", *prefixes):
-        if not all(name.startswith(prefix) for name in names):
-            break
-        shapes = {name.removeprefix(prefix): shape for name, shape in archive.shapes.items()}
-        for candidate in candidates:
-            naming = candidate.find(shapes)
-            if naming is not None:
-                if prefix:
-                    text = "%s: the prefix %r, which all names have, is ignored"
-                    logger.info(text, archive.path, prefix)
-                return candidate, naming.with_prefix(prefix)
+    candidates, found = _candidates(archive, format), {}
+    for prefix in _prefixes(archive.shapes, key):
+        # A layout may also fit the names in a part of the model, such as those after "vit.".
+        if any(prefix.startswith(outer) for outer in found):
+            continue
+        shapes = {
+            name.removeprefix(prefix): shape
+            for name, shape in archive.shapes.items()
+            if name.startswith(prefix)
+        }
+        namings = ((candidate, candidate.find(shapes)) for candidate in candidates)
+        fitting = next((pair for pair in namings if pair[1] is not None), None)
+        if fitting is not None:
+            found[prefix] = fitting
+    if len(found) > 1:
+        keys = " or ".join(repr(prefix.removesuffix(".")) for prefix in found)
+        raise ValueError(
+            f"`key` must be {keys}: `path` holds the weights of several models. "
+            f"Received: key={key!r}, path={str(archive.path)!r}"
+        )
+    for prefix, (candidate, naming) in found.items():
+        if prefix:
+            text = "%s: the weights whose names begin with %r are read"
+            logger.info(text, archive.path, prefix)
+        others = [name for name in archive.shapes if not name.startswith(prefix)]
+        return candidate, naming.with_prefix(prefix, others)
+    names, model_type = list(archive.shapes), archive.config.get("model_type")
     contents = f", which holds {len(names)} arrays such as {', '.join(names[:4])}"
     if model_type:
         contents += f"; its config.json has model_type={model_type!r}"
     kinds = "a Vision Transformer or a ResNet of a known layout"
     rule = kinds if format is None else f"of format {format!r}"
     raise path_error(archive.path, f"be {rule}", contents)
+
+
+def _candidates(archive, format):
+    """Return the `Format`s that a file may have, the likeliest first."""
+    rows = [row for row in FORMATS.values() if row.find and format in (None, row.name, row.family)]
+    openers = [row for row in rows if row.open and str(archive.path).endswith(row.suffix)]
+    # Several layouts of transformers have the same arrays. Try those with this `model_type` first.
+    model_type = archive.config.get("model_type")
+    return openers or sorted(
+        (row for row in rows if not row.open), key=lambda row: model_type not in row.model_types
+    )
+
+
+def _prefixes(names, key):
+    """Return the prefixes of names up to a dot, the shortest first; only those of `key`, if given.
+
+    Prefixes with a number are left out: they are of a block.
+    """
+    prefixes = {name[: dot.end()] for name in names for dot in re.finditer(r"\.", name)}
+    prefixes = {prefix for prefix in prefixes if not re.search(r"(^|\.)\d+\.", prefix)}
+    if key is not None:
+        return sorted((p for p in prefixes if p.startswith(f"{key}.")), key=len)
+    return ["", *sorted(prefixes, key=len)]

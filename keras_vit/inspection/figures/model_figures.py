@@ -1,4 +1,4 @@
-"""Draw the analyses of a model: filters, position embeddings and attention."""
+"""Draw the analyses of a model: filters, position embeddings, attention and tokens."""
 
 import numpy as np
 import scipy.ndimage
@@ -16,6 +16,7 @@ FILTER_COLUMNS = 7
 # Size of a figure of tiles in inches, and the greatest number of tiles in a row or column.
 TILES_SIZE = 9.0
 MOST_TILES = 16
+# Pairs of pictures in a row, and greatest number of images in which outliers are marked.
 PAIR_COLUMNS = 4
 MOST_MARKED = 4
 # A legend of more heads would fill the figure.
@@ -172,7 +173,7 @@ def draw_patch_colors(images, colors, path):
 
 
 def draw_token_norms(images, norms, outliers, grid, path):
-    """Draw the norms of tokens by block, and mark patches with unusual norms in images.
+    """Draw the norms of tokens by block, and mark patches with high norms in images.
 
     Args:
         images: array `(count, height, width, channels)` in [-1, 1]; the first ones are drawn.
@@ -200,18 +201,17 @@ def draw_token_norms(images, norms, outliers, grid, path):
     axis.scatter(where[0], patches[where], color="red", s=10, zorder=3, label="Outliers")
     axis.set(xlabel="Network depth (block)", ylabel="Norm of a token", yscale="log")
     is_outlier = outliers.any(axis=0)
-    title = f"{is_outlier.sum():,} of {is_outlier.size:,} patches are outliers in a block"
-    axis.set_title(title, fontsize=10)
+    counts = f"{is_outlier.sum():,} of {is_outlier.size:,}"
+    axis.set_title(f"{counts} patches are outliers in at least one block", fontsize=10)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
-    # Patches are the units of the axes.
-    borders = (-0.5, grid[1] - 0.5, grid[0] - 0.5, -0.5)
-    aspect = images.shape[1] / images.shape[2] * grid[1] / grid[0]
+    height, width = images.shape[1] / grid[0], images.shape[2] / grid[1]
     axes = empty_axes(marked, 1, len(drawn))
     for axis, image, own in zip(axes, drawn, is_outlier, strict=False):
-        axis.imshow(as_picture(image), extent=borders, aspect=aspect)
+        axis.imshow(as_picture(image))
         rows, columns = np.nonzero(own.reshape(grid))
-        axis.scatter(columns, rows, marker="s", s=12, facecolors="none", edgecolors="red")
+        x, y = (columns + 0.5) * width, (rows + 0.5) * height
+        axis.scatter(x, y, marker="s", s=12, facecolors="none", edgecolors="red")
         axis.set_title(f"outliers: {len(rows)}", fontsize=8)
     save_figure(figure, path)
 

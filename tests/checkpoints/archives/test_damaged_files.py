@@ -24,10 +24,6 @@ def corrupted(folder):
     (folder / "x.npz").write_bytes(contents)
 
 
-def pickled_file(folder):
-    (folder / "x.bin").write_bytes(b"\x80\x02}q\x00.")
-
-
 def pickled_array(folder):
     arrays = {**case_arrays("a_vit_token"), "head/bias": np.array([{"a": 1}], dtype=object)}
     write(folder / "x.npz", arrays)
@@ -75,7 +71,6 @@ def index(weight_map, *files):
         ("x.npz", corrupted, "complete file of arrays.*Bad CRC-32"),
         ("x.npz", pickled_array, "'head/bias' is a pickled object, which is never read"),
         ("x.npz", lying_npz_header, "'head/bias' is .* and has 128 bytes"),
-        ("x.bin", pickled_file, "pickled files are never read"),
         ("x.safetensors", lying_header, "must be a complete file of arrays"),
         ("", index({"classifier.bias": "a.safetensors"}), "complete file of arrays.*a.safetensors"),
         ("", index([1]), "`weight_map` of .* must name files in its directory"),

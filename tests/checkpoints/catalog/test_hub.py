@@ -98,13 +98,16 @@ def test_nothing_is_asked_for_twice(hub, monkeypatch):
     assert hub.requests == []
 
 
+def test_a_repository_with_only_pickled_weights(hub):
+    assert find_file("hf://org/pickled").read_bytes() == b"no weights"
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [
         ("hf://org/absent", "Repository Not Found"),
         ("hf://org/vit@v2", "Revision Not Found"),
         ("hf://org/vit/other.safetensors", "must have other.safetensors"),
-        ("hf://org/pickled", "pickled weights are never read"),
         ("hf://org/vit/../x.npz", "must be `hf://ORG/NAME"),
     ],
 )
