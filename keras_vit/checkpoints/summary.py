@@ -49,6 +49,7 @@ def inspect_checkpoint(
     num_heads: int | None = None,
     image_size: int | tuple[int, int] | None = None,
     format: str | None = None,
+    key: str | None = None,
 ) -> Summary:
     """Describe a checkpoint file without loading it.
 
@@ -60,6 +61,7 @@ def inspect_checkpoint(
         num_heads: as in `from_checkpoint`.
         image_size: as in `from_checkpoint`.
         format: as in `from_checkpoint`.
+        key: as in `from_checkpoint`.
 
     Returns:
         A `Summary`.
@@ -74,7 +76,7 @@ def inspect_checkpoint(
     ('google', 67594, 4)
     """
     file = find_file(path)
-    with open_checkpoint(file, format) as checkpoint:
+    with open_checkpoint(file, format, key) as checkpoint:
         options = describe_checkpoint(checkpoint, num_heads, image_size)
         warn_of_assumed(checkpoint, options, num_heads)
         saved = getattr(checkpoint.archive, "model", None)

@@ -26,9 +26,9 @@ class Convert(Command):
     Example: keras-vit convert ViT_B16/augreg_imagenet21k flowers.keras --num-classes 5
 
     Args:
-        source: A file (.npz, .safetensors, .h5, .keras, .pth), a directory of transformers or timm, a
-            run's directory, an address (https, gs, hf), or a name of `keras-vit checkpoints` or of
-            AugReg.
+        source: A file (.npz, .safetensors, .h5, .keras, .pth), a directory of transformers or
+            timm, a run's directory, an address (https, gs, hf), or a name of `keras-vit
+            checkpoints` or of AugReg.
         target: path of a new file; for timm, transformers (`huggingface...`) and saved_model, of a
             new directory.
         to: format to write; by default the first one with the suffix of the target that can store

@@ -23,13 +23,15 @@ class InspectCheckpoint(Command):
         file: A file, directory, address or name, as in `keras-vit convert`.
         against: name of a variant, to compare the architecture; or another checkpoint, to compare
             the values of the weights.
-        num_heads: number of attention heads; for a .safetensors file without a config.json.
+        num_heads: number of attention heads; for a file of PyTorch without a config.json.
+        key: the weights to read, if a file of PyTorch has several, such as model_ema.
     """
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     against: str | None = None
     image_size: ImageSize = None
     num_heads: int | None = None
+    key: str | None = None
 
     def run(self):
         """Print one fact per line."""
@@ -41,7 +43,7 @@ class InspectCheckpoint(Command):
         from keras_vit.models import list_variants
 
         size = self.image_size
-        summary = inspect_checkpoint(self.file, self.num_heads, size)
+        summary = inspect_checkpoint(self.file, self.num_heads, size, key=self.key)
         for name, value in properties(summary):
             print(f"{name:<13} {printable(str(value))}")
         if names := summary.class_names:
