@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import math
+import mmap
 import pathlib
 import pickle
 import struct
@@ -339,9 +340,18 @@ def _import_torch():
 def _load(torch, path):
     """Return the contents of a file, without running code that the file names."""
     is_zip = zipfile.is_zipfile(path)
-    if is_zip:
-        with zipfile.ZipFile(path) as archive:
-            _check_size(path, (member.file_size for member in archive.infolist()))
+    with contextlib.ExitStack() as stack:
+        if is_zip:
+            archive = stack.enter_context(zipfile.ZipFile(path))
+            members = archive.infolist()
+            _check_size(path, (member.file_size for member in members))
+            pickles = [archive.read(m) for m in members if m.filename.endswith(".pkl")]
+        else:
+            file = stack.enter_context(path.open("rb"))
+            pickles = [stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))]
+        # `torch.load` would allocate a bytearray of any size.
+        if any(program.find(b"\nbytearray\n") >= 0 for program in pickles):
+            raise ValueError("it must not hold a bytearray")
     # Training scripts store their arguments, and numbers of NumPy.
     scalar = np.float64(0).__reduce__()[0]
     allowed = [argparse.Namespace, (_dtype, "numpy.dtype")]
