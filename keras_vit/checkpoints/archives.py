@@ -15,6 +15,7 @@ import safetensors.numpy
 
 from keras_vit.checkpoints.configuration import (
     MODEL,
+    OPEN_CLIP_MODEL,
     SHARD_INDEX,
     TF_MODEL,
     read_configuration,
@@ -38,11 +39,12 @@ def open_archive(path, openers=()):
         if path.name.endswith(suffix):
             return opener(path)
     if path.is_dir() and not any((path / name).exists() for name in (MODEL, SHARD_INDEX)):
-        path = path / TF_MODEL
-        if not path.exists():
-            raise path_error(
-                path.parent, f"be a directory with {MODEL}, {SHARD_INDEX} or {TF_MODEL}"
-            )
+        names = (OPEN_CLIP_MODEL, TF_MODEL)
+        file = next((path / name for name in names if (path / name).exists()), None)
+        if file is None:
+            others = f"{MODEL}, {SHARD_INDEX}, {OPEN_CLIP_MODEL} or {TF_MODEL}"
+            raise path_error(path, f"be a directory with {others}")
+        path = file
     if path.is_dir() or path.suffix == ".safetensors" or path.name == SHARD_INDEX:
         return SafetensorsArchive(path)
     if path.suffix == ".npz":
@@ -179,7 +181,7 @@ class SafetensorsArchive(FileArchive):
         self.path = path
         directory = path if path.is_dir() else path.parent
         files, index = _find_files(path, directory)
-        self.config, self.preprocessor = read_configuration(directory)
+        self.config, self.preprocessor = read_configuration(path)
         self._files, self.metadata, names = {}, {}, []
         with as_path_error(path), contextlib.ExitStack() as stack:
             for file in files:
@@ -241,7 +243,7 @@ class Hdf5Archive(FileArchive):
 
     def __init__(self, path):
         self.path = path
-        self.config, self.preprocessor = read_configuration(path.parent)
+        self.config, self.preprocessor = read_configuration(path)
         with as_path_error(path), contextlib.ExitStack() as stack:
             self._file = stack.enter_context(h5py.File(path, "r"))
             arrays = hdf5_arrays(path, self._file)

@@ -271,7 +271,7 @@ def _set_attributes(checkpoint, model, keeps_head=True):
         model.image_spec = image_spec_for(checkpoint, model.options, stored_size(model))
         model.layout = checkpoint.format.name
         if checkpoint.format.has_normalizations and not checkpoint.records_images:
-            warn_of_unrecorded_images(checkpoint.path)
+            warn_of_unrecorded_images(checkpoint.path, checkpoint.format.image_spec)
         num_classes = model.options.num_classes
         if keeps_head:
             names = checkpoint.class_names(num_classes)

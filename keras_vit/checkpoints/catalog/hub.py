@@ -6,9 +6,9 @@ import pathlib
 import re
 
 from keras_vit.checkpoints.configuration import (
-    CONFIGURATION,
+    JSON_FILES,
     MODEL,
-    PROCESSOR,
+    OPEN_CLIP_MODEL,
     SHARD_INDEX,
     TF_MODEL,
 )
@@ -20,7 +20,7 @@ ADDRESS = re.compile(
     r"(@(?P<revision>refs/(?:pr|convert)/[^/]+|[^/]+))?(/(?P<file>.+))?"
 )
 # Names of files of weights. The first of these files that a repository has is read.
-WEIGHTS = (MODEL, SHARD_INDEX, TF_MODEL)
+WEIGHTS = (MODEL, SHARD_INDEX, OPEN_CLIP_MODEL, TF_MODEL)
 SHARDS = "model-*.safetensors"
 
 
@@ -49,7 +49,7 @@ def fetch_from_hub(address):
     names = (match["file"],) if match["file"] else WEIGHTS
     for name in names:
         path = pathlib.PurePosixPath(name)
-        siblings = [*CONFIGURATION, PROCESSOR, *([SHARDS] if path.name == SHARD_INDEX else [])]
+        siblings = [*JSON_FILES, *([SHARDS] if path.name == SHARD_INDEX else [])]
         patterns = [glob.escape(name), *(str(path.with_name(file)) for file in siblings)]
         with as_hub_error(address):
             snapshot = snapshot_download(
