@@ -48,9 +48,10 @@ def from_checkpoint(
 
     Args:
         path: path of a `.npz`, `.safetensors` or `.keras` file; path of a directory with
-            `model.safetensors` (or its shards) and `config.json`; or path of a run's directory, for
-            the best model of the run. Or an address: `hf://ORG/NAME`, or `https://` or `gs://` for
-            a file. Or a name: of a checkpoint in `list_checkpoints()`, or of an AugReg file.
+            `model.safetensors` (or its shards) and `config.json`, or with the files of open_clip;
+            or path of a run's directory, for the best model of the run. Or an address:
+            `hf://ORG/NAME`, or `https://` or `gs://` for a file. Or a name: of a checkpoint in
+            `list_checkpoints()`, or of an AugReg file.
         num_classes: number of classes of a new head, which is zero and replaces the head of the
             file and `pre_logits`. 0 for no head, `None` to keep the head of the file.
         image_size: int or `(height, width)`, to which the position embeddings are resized. `None`
