@@ -175,10 +175,10 @@ def large(session):
 
 @nox.session
 def interop(session):
-    """Compare files and models with the real transformers, timm and keras-hub: 6 minutes."""
+    """Compare files and models with the real transformers, timm and others: 6 minutes."""
     install(session, *BACKENDS)
-    install(session, "transformers", "keras-hub", "pyyaml", "peft", "msgpack")
-    install(session, "--no-deps", "timm", "flax")
+    install(session, "transformers", "keras-hub", "pyyaml", "peft", "msgpack", "ftfy")
+    install(session, "--no-deps", "timm", "flax", "open_clip_torch")
     install(session, "vit-keras; python_version < '3.12'", "opencv-python-headless")
     # torchvision has no build for CPUs alone, and cannot be imported as it is.
     install(session, "--no-deps", "--upgrade", "--target", str(VENV / "torchvision"), "torchvision")

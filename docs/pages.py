@@ -30,10 +30,11 @@ that the model was read from, or else the first layout of the project that can d
 
 The layouts of timm and transformers are tested with the real packages on TensorFlow, JAX and torch:
 models with random weights give the same outputs within 2e-5 in both directions, and a file that is
-read and written again keeps its arrays. Google's layouts are tested with outputs of the original
-code, and with the names and shapes of the arrays in the published files. Of the models in the last
-column, only the image tower or the encoder is read. [Weight maps](weight_maps.md) lists the arrays,
-and [Published checkpoints](catalog.md) the files.
+read and written again keeps its arrays. Files of open_clip are only read, and tested with the real
+package too. Google's layouts are tested with outputs of the original code, and with the names and
+shapes of the arrays in the published files. Of the models in the last column, only the image tower
+or the encoder is read. [Weight maps](weight_maps.md) lists the arrays, and
+[Published checkpoints](catalog.md) the files.
 
 """
 SUPPORT_COLUMNS = ("`format`", "files", "read and written", "read only")
@@ -142,9 +143,14 @@ def _weight_map(rows):
 def support():
     """Return the page of the models whose files are read and written."""
     rows = [
-        (f"`{row.name}`", f"`{row.suffix}`", ", ".join(row.models), ", ".join(row.read_only_models))
+        (
+            f"`{row.name}`",
+            f"`{row.suffix or '.safetensors'}`",
+            ", ".join(row.models),
+            ", ".join(row.read_only_models),
+        )
         for row in FORMATS.values()
-        if row.models
+        if row.models or row.read_only_models
     ]
     table = markdown_table(SUPPORT_COLUMNS, rows).replace("---:", "---")
     return f"{SUPPORT}{table}\n"

@@ -19,6 +19,8 @@ import safetensors.numpy
 
 from keras_vit.checkpoints.configuration import (
     MODEL,
+    OPEN_CLIP_MODEL,
+    OPEN_CLIP_PICKLED_MODEL,
     PICKLED_INDEX,
     PICKLED_MODEL,
     SHARD_INDEX,
@@ -34,7 +36,10 @@ IMAGE_SIZE_KEY = "keras_vit.image_size"
 # Names of dtypes in safetensors, and in NumPy.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 # Files of weights in a directory. The first one that exists is read.
-NAMES_IN_DIRECTORY = (MODEL, SHARD_INDEX, TF_MODEL, PICKLED_MODEL, PICKLED_INDEX)
+NAMES_IN_DIRECTORY = (
+    *(MODEL, SHARD_INDEX, OPEN_CLIP_MODEL, TF_MODEL),
+    *(PICKLED_MODEL, PICKLED_INDEX, OPEN_CLIP_PICKLED_MODEL),
+)
 # Suffixes of files that `torch.save` writes.
 TORCH_SUFFIXES = (".pth", ".pt", ".bin", ".ckpt")
 # With older versions, a file could run code in spite of `weights_only` (CVE-2025-32434).
@@ -50,12 +55,10 @@ def open_archive(path, openers=()):
         if path.name.endswith(suffix):
             return opener(path)
     if path.is_dir():
-        names = [name for name in NAMES_IN_DIRECTORY if (path / name).exists()]
-        if not names:
+        name = next((name for name in NAMES_IN_DIRECTORY if (path / name).exists()), None)
+        if name is None:
             raise path_error(path, f"be a directory with {' or '.join(NAMES_IN_DIRECTORY)}")
-        if names[0] in (PICKLED_MODEL, PICKLED_INDEX):
-            return TorchArchive(path)
-        path = path / TF_MODEL if names[0] == TF_MODEL else path
+        path = path if name in (MODEL, SHARD_INDEX) else path / name
     if path.is_dir() or path.suffix == ".safetensors" or path.name == SHARD_INDEX:
         return SafetensorsArchive(path)
     if path.suffix == ".npz":
@@ -193,7 +196,7 @@ class SafetensorsArchive(FileArchive):
         self.path = path
         directory = path if path.is_dir() else path.parent
         files, index = find_files(path, directory)
-        self.config, self.preprocessor = read_configuration(directory)
+        self.config, self.preprocessor = read_configuration(path)
         self._files, self.metadata, names = {}, {}, []
         with as_path_error(path), contextlib.ExitStack() as stack:
             for file in files:
@@ -258,7 +261,7 @@ class Hdf5Archive(FileArchive):
 
     def __init__(self, path):
         self.path = path
-        self.config, self.preprocessor = read_configuration(path.parent)
+        self.config, self.preprocessor = read_configuration(path)
         with as_path_error(path), contextlib.ExitStack() as stack:
             self._file = stack.enter_context(h5py.File(path, "r"))
             arrays = hdf5_arrays(path, self._file)
@@ -302,7 +305,7 @@ class TorchArchive(FileArchive):
         self.path, self.metadata = path, {}
         directory = path if path.is_dir() else path.parent
         files, _ = find_files(path, directory, PICKLED_MODEL)
-        self.config, self.preprocessor = read_configuration(directory)
+        self.config, self.preprocessor = read_configuration(path)
         self._tensors, self._exit = {}, contextlib.ExitStack()
         for file in files:
             torch = _import_torch()

@@ -17,25 +17,40 @@ SHARD_INDEX = f"{MODEL}.index.json"
 TF_MODEL = "tf_model.h5"
 PICKLED_MODEL = "pytorch_model.bin"
 PICKLED_INDEX = f"{PICKLED_MODEL}.index.json"
+# open_clip's names of files begin with "open_clip_". They may be next to files of transformers.
+OPEN_CLIP_PREFIX = "open_clip_"
+OPEN_CLIP_MODEL = f"{OPEN_CLIP_PREFIX}{MODEL}"
+OPEN_CLIP_PICKLED_MODEL = f"{OPEN_CLIP_PREFIX}{PICKLED_MODEL}"
+OPEN_CLIP_CONFIG = f"{OPEN_CLIP_PREFIX}config.json"
 PREPROCESSOR = "preprocessor_config.json"
 CONFIGURATION = ("config.json", PREPROCESSOR)
 # transformers 5 writes this file instead of `PREPROCESSOR` if the model also processes texts.
 PROCESSOR = "processor_config.json"
+JSON_FILES = (*CONFIGURATION, PROCESSOR, OPEN_CLIP_CONFIG)
 
 
 def has_configuration(path):
     """Return whether JSON files may be next to a file of weights of this name."""
-    return path.suffix in (".safetensors", ".h5") and not path.name.endswith(".weights.h5")
+    suffixes = (".safetensors", ".h5", ".bin")
+    return path.suffix in suffixes and not path.name.endswith(".weights.h5")
 
 
-def read_configuration(directory):
-    """Return the contents of the `config.json` and the image processor's settings in a directory.
+def read_configuration(path):
+    """Return the contents of the `config.json` and the image processor's settings for weights.
 
-    Each is `{}` if there is no such file. As in transformers, a `processor_config.json` has
-    precedence over a `preprocessor_config.json`.
+    `path` is the path of a file of weights or of its directory. Each is `{}` if there is no such
+    file. As in transformers, a `processor_config.json` has precedence over a
+    `preprocessor_config.json`. An `open_clip_config.json` is read if there is no `config.json`, and
+    has precedence for files with open_clip's names.
     """
-    config, processor = (read_json(directory / name) for name in ("config.json", PROCESSOR))
-    objects = (config, "pretrained_cfg"), (config, "model_args"), (processor, "image_processor")
+    directory = path if path.is_dir() else path.parent
+    names = ["config.json", OPEN_CLIP_CONFIG]
+    if path.name.startswith(OPEN_CLIP_PREFIX) and path != directory:
+        names.reverse()
+    config = read_json(directory / names[0]) or read_json(directory / names[1])
+    processor = read_json(directory / PROCESSOR)
+    of_config = ("pretrained_cfg", "model_args", "model_cfg", "preprocess_cfg")
+    objects = *((config, name) for name in of_config), (processor, "image_processor")
     for contents, name in objects:
         if not isinstance(contents.get(name) or {}, dict):
             raise ValueError(
@@ -199,13 +214,13 @@ def _normalization(recorded, defaults, path):
     )
 
 
-def warn_of_unrecorded_images(path):
-    """Warn that the preprocessing of a model's images is assumed."""
+def warn_of_unrecorded_images(path, assumed):
+    """Warn that images are assumed to be prepared by the `ImageSpec` `assumed`."""
     logger.warning(
-        "%s: no file records how images are prepared: mean and deviation default to 0.5, "
-        "and images are resized without antialiasing; if the model was trained otherwise, its "
+        "%s: no file records how images are prepared: mean and deviation default to %s and %s, "
+        "and images are resized with%s antialiasing; if the model was trained otherwise, its "
         "logits are wrong",
-        path,
+        *(path, *assumed.normalization, "" if assumed.antialias else "out"),
     )
 
 
@@ -265,10 +280,25 @@ def _preprocessor(kind, settings, image_spec):
 
 
 def _timm_settings(config):
+    if "model_cfg" in config:
+        return _settings_of_open_clip(config.get("preprocess_cfg") or {})
     # Older versions of timm wrote these settings at the top level, without `pretrained_cfg`.
     settings = config.get("pretrained_cfg") or (config if "architecture" in config else {})
     # A directory of timm may have a preprocessor_config.json instead of these settings.
     return settings if "mean" in settings or "interpolation" in settings else {}
+
+
+def _settings_of_open_clip(recorded):
+    """Return the settings of timm that prepare images as open_clip does."""
+    mode = recorded.get("resize_mode") or "shortest"
+    is_bilinear = recorded.get("interpolation") == "bilinear"
+    return {
+        "mean": recorded.get("mean") or OPENAI[0],
+        "std": recorded.get("std") or OPENAI[1],
+        "interpolation": "bilinear" if is_bilinear else "bicubic",
+        "crop_mode": "center" if mode == "shortest" else mode,
+        "crop_pct": 1.0,
+    }
 
 
 def _resizing_of_timm(settings):

@@ -50,9 +50,9 @@ def from_checkpoint(
     Args:
         path: path of a `.npz`, `.safetensors`, `.keras`, `.h5`, `.pth`, `.pt`, `.bin` or `.ckpt`
             file; path of a directory with `model.safetensors` or `pytorch_model.bin` (or shards)
-            and `config.json`; or path of a run's directory, for the best model of the run. Or an
-            address: `hf://ORG/NAME`, or `https://` or `gs://` for a file. Or a name: of a
-            checkpoint in `list_checkpoints()`, or of an AugReg file.
+            and `config.json`, or with the files of open_clip; or path of a run's directory, for
+            the best model of the run. Or an address: `hf://ORG/NAME`, or `https://` or `gs://` for
+            a file. Or a name: of a checkpoint in `list_checkpoints()`, or of an AugReg file.
         num_classes: number of classes of a new head, which is zero and replaces the head of the
             file and `pre_logits`. 0 for no head, `None` to keep the head of the file.
         image_size: int or `(height, width)`, to which the position embeddings are resized. `None`
@@ -282,7 +282,7 @@ def _set_attributes(checkpoint, model, keeps_head=True):
         model.image_spec = image_spec_for(checkpoint, model.options, stored_size(model))
         model.layout = checkpoint.format.name
         if checkpoint.format.has_normalizations and not checkpoint.records_images:
-            warn_of_unrecorded_images(checkpoint.path)
+            warn_of_unrecorded_images(checkpoint.path, checkpoint.format.image_spec)
         num_classes = model.options.num_classes
         if keeps_head:
             names = checkpoint.class_names(num_classes)

@@ -14,7 +14,6 @@ from keras_vit.checkpoints.position_rows import fit_prefix, rows_for_model, stor
 from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, absorb, check_channels
 from keras_vit.checkpoints.weight_map import POSITION_TRANSFORMS, POSITIONS, entries, template_of
 from keras_vit.core.arguments import as_pair, path_error
-from keras_vit.core.image_spec import WHOLE_IMAGE
 from keras_vit.models.options import is_resnet
 from keras_vit.models.structure import BLOCKS, HEAD_LAYERS, stored_grid, token_stride
 
@@ -59,7 +58,7 @@ class CheckpointReader:
         naming: the `Naming` of the arrays.
         archive: the arrays by their names in the file, and the contents of its JSON files.
         records_images: whether the JSON files record how images are resized and normalized.
-        image_spec: the recorded `ImageSpec`, or else the `ImageSpec` of the ViT paper.
+        image_spec: the recorded `ImageSpec`, or else the default of the `format`.
         processed_size: size of the images that the recorded image processor returns, or `None`.
     """
 
@@ -72,7 +71,7 @@ class CheckpointReader:
         recorded = recorded_images(*files)
         self.processed_size = processed_size(*files)
         self.records_images = recorded is not None
-        self.image_spec = recorded or WHOLE_IMAGE
+        self.image_spec = recorded or format.image_spec
         self._rows = {target: row for row in format.rows for target in row.targets}
 
     @property

@@ -106,7 +106,7 @@ def save_checkpoint(
     is_directory = path.suffix != format.suffix
     # A file that is written without JSON files will be read with the JSON files next to it.
     uses_existing = format.config_files and not is_directory
-    existing = read_configuration(path.parent) if uses_existing else ({}, {})
+    existing = read_configuration(path) if uses_existing else ({}, {})
     image_spec = image_spec_of(model)
     recorded = image_spec if is_directory else recorded_images(*existing, path) or WHOLE_IMAGE
     if normalization is None or not format.config_files:

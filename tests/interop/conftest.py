@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-PEERS = ("torch", "transformers", "timm", "keras_hub", "yaml", "peft", "flax")
+PEERS = ("torch", "transformers", "timm", "keras_hub", "yaml", "peft", "flax", "open_clip")
 
 # The default run has no peers, and collecting imports them. `nox -s interop` installs them all:
 # where one is missing it collects nothing, which pytest counts as a failure.

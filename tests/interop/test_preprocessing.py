@@ -1,10 +1,12 @@
-"""The preprocessing of real timm and transformers models, and ours for the same weights."""
+"""The preprocessing of real models of other projects, and ours for the same weights."""
 
 import io
 import json
+import shutil
 
 import keras
 import numpy as np
+import open_clip
 import PIL.Image
 import pytest
 import torch
@@ -17,6 +19,7 @@ from keras_vit.core.image_spec import ImageSpec
 from keras_vit.serving.image_files import preprocess_files
 from tests.data.images.test_resizing import photograph
 from tests.fixtures.peers.torch_models import randomise
+from tests.fixtures.reference import REFERENCE
 
 SIZE = (32, 32)
 # Height and width of photographs: wide, tall, square, and smaller than the model's images.
@@ -219,6 +222,21 @@ def test_weights_of_timm(timm, timm_directory, tmp_path):
         expected = theirs.pretrained_cfg[name]
         written = again.pretrained_cfg[name]
         assert written == (list(expected) if isinstance(expected, tuple) else expected), name
+
+
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
+@pytest.mark.parametrize("resize_mode", ["shortest", "squash"])
+def test_pixels_of_open_clip(resize_mode, interpolation, jpeg, tmp_path):
+    settings = {"resize_mode": resize_mode, "interpolation": interpolation}
+    shutil.copytree(REFERENCE / "open_clip_vit", tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "open_clip_config.json"
+    config = json.loads(path.read_text())
+    config["preprocess_cfg"] = settings
+    path.write_text(json.dumps(config))
+    transform = open_clip.image_transform(SIZE[0], is_train=False, **settings)
+    normalization = open_clip.OPENAI_DATASET_MEAN, open_clip.OPENAI_DATASET_STD
+    theirs = transform(opened(jpeg)).numpy()
+    check_pixels(theirs, normalization, keras_vit.from_checkpoint(tmp_path), jpeg)
 
 
 def pixels_of(format, folder, jpeg, timm):

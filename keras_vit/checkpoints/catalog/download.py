@@ -19,8 +19,8 @@ from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import HUB, fetch_from_hub
 from keras_vit.checkpoints.configuration import (
     CONFIGURATION,
+    JSON_FILES,
     MODEL,
-    PROCESSOR,
     TF_MODEL,
     has_configuration,
     read_json,
@@ -39,10 +39,10 @@ def files_of(path):
     """List the files that are read for a model, `path` first; some of them may not exist."""
     if path.is_dir() or path.suffix == ".json":
         directory = path if path.is_dir() else path.parent
-        names = (*FILES_OF_DIRECTORY, PROCESSOR)
-        return [path, *sorted(directory.glob("*.safetensors")), *(directory / n for n in names)]
+        shards = sorted([*directory.glob("*.safetensors"), *directory.glob("*.bin")])
+        return [path, *shards, *(directory / name for name in (MODEL, TF_MODEL, *JSON_FILES))]
     if has_configuration(path):
-        return [path, *(path.with_name(name) for name in (*CONFIGURATION, PROCESSOR))]
+        return [path, *(path.with_name(name) for name in JSON_FILES)]
     return [path]
 
 
@@ -78,7 +78,7 @@ def fetch(url):
     target = cache_path(url)
     if not target.is_file():
         url = _over_https(url)
-        for name in (*CONFIGURATION, PROCESSOR) if has_configuration(target) else ():
+        for name in JSON_FILES if has_configuration(target) else ():
             parts = urllib.parse.urlsplit(url)
             path = str(pathlib.PurePosixPath(parts.path).with_name(name))
             sibling = urllib.parse.urlunsplit(parts._replace(path=path))

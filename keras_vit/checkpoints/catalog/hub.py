@@ -7,9 +7,8 @@ import re
 
 from keras_vit.checkpoints.archives import NAMES_IN_DIRECTORY
 from keras_vit.checkpoints.configuration import (
-    CONFIGURATION,
+    JSON_FILES,
     PICKLED_INDEX,
-    PROCESSOR,
     SHARD_INDEX,
 )
 
@@ -48,7 +47,7 @@ def fetch_from_hub(address):
     names = (match["file"],) if match["file"] else NAMES_IN_DIRECTORY
     for name in names:
         path = pathlib.PurePosixPath(name)
-        siblings = [*CONFIGURATION, PROCESSOR, *filter(None, [SHARDS.get(path.name)])]
+        siblings = [*JSON_FILES, *filter(None, [SHARDS.get(path.name)])]
         patterns = [glob.escape(name), *(str(path.with_name(file)) for file in siblings)]
         with as_hub_error(address):
             snapshot = snapshot_download(

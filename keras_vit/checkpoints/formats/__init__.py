@@ -11,6 +11,7 @@ from keras_vit.checkpoints.formats.big_vision import BIG_VISION
 from keras_vit.checkpoints.formats.google import GOOGLE
 from keras_vit.checkpoints.formats.keras import KERAS
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
+from keras_vit.checkpoints.formats.open_clip import OPEN_CLIP, OPEN_CLIP_TIMM
 from keras_vit.checkpoints.formats.timm import TIMM
 from keras_vit.checkpoints.formats.timm_eva import TIMM_EVA
 from keras_vit.checkpoints.formats.transformers.clip import CLIP
@@ -31,6 +32,7 @@ FORMATS = {
         *(TIMM, TIMM_EVA),
         *(HUGGINGFACE, HUGGINGFACE_TF, VIT_MAE, VIT_MSN, HUGGINGFACE_DEIT),
         *(DINOV2, DINOV2_WITH_REGISTERS, DINOV3, CLIP, SIGLIP, SIGLIP2),
+        *(OPEN_CLIP, OPEN_CLIP_TIMM),
         *(KERAS, KERAS_HUB),
     )
 }

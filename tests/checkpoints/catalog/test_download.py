@@ -149,7 +149,7 @@ def test_safetensors_come_with_their_configuration(server):
         assert model.get_layer("block_0").num_heads == 4
         assert model.get_layer("block_0").epsilon == 1e-12
     names = ("config.json", "preprocessor_config.json", "processor_config.json")
-    names += ("model.safetensors",)
+    names += ("open_clip_config.json", "model.safetensors")
     # An error is logged twice.
     assert list(dict.fromkeys(QuietHandler.requests)) == [("GET", f"/hf/{name}") for name in names]
 

@@ -45,6 +45,14 @@ def test_a_model(address, hub):
     ]
 
 
+@pytest.mark.parametrize("file", ["", "/open_clip_model.safetensors"])
+def test_a_model_of_open_clip(file, hub):
+    shutil.copytree(REFERENCE / "open_clip_vit", hub.folder / "org" / "clip")
+    model = keras_vit.from_checkpoint(f"hf://org/clip{file}")
+    reference = case_outputs("open_clip_vit")
+    assert_logits(to_numpy(model(reference["images"])), reference["image_embeds"])
+
+
 @pytest.mark.parametrize("file", ["", "/model.safetensors"])
 def test_the_weights_of_a_pull_request(file, hub):
     """Many repositories have pickled weights, and others only there."""
