@@ -141,26 +141,27 @@ REQUIRED = {"size", "resample", "image_mean", "image_std", "do_center_crop"}
 UNSUPPORTED = ("ConvNext", "Levit")
 
 
-def recorded_images(config, preprocessor, path):
-    """Return the `ImageSpec` that is recorded next to weights, or `None`.
+def recorded_images(config, preprocessor, path, default=None):
+    """Return the `ImageSpec` that is recorded next to weights, or else `default`.
 
     Args:
         config: contents of the `config.json`.
         preprocessor: contents of the `preprocessor_config.json`.
         path: path of the weights, for error messages.
+        default: the `ImageSpec` of the layout, or `None`.
     """
     timm = _timm_settings(config)
     recorded = timm or preprocessor
     if not recorded:
-        return None
-    default = None if timm else _defaults_of(preprocessor, config, path)
+        return default
+    usual = None if timm else _defaults_of(preprocessor, config, path)
     if not timm and preprocessor.get("do_resize") is False:
         text = "%s: `do_resize` is false: images of other sizes are resized bilinearly"
         logger.warning(text, path)
     try:
-        usual = IMAGENET if timm else default.normalization
-        mean, deviation = _normalization(recorded, usual, path)
-        fields = _resizing_of_timm(timm) if timm else _resizing_of_transformers(recorded, default)
+        normalization = IMAGENET if timm else usual.normalization
+        mean, deviation = _normalization(recorded, normalization, path)
+        fields = _resizing_of_timm(timm) if timm else _resizing_of_transformers(recorded, usual)
         return ImageSpec(**fields, mean=mean, deviation=deviation)
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
@@ -207,12 +208,12 @@ def warn_of_unrecorded_images(path):
     )
 
 
-def warn_of_lost_preparation(config, preprocessor, path, image_spec, image_size):
+def warn_of_lost_preparation(config, preprocessor, path, image_spec, image_size, default=None):
     """Warn of the fields of a model's `ImageSpec` that the files next to weights do not record.
 
-    The first three arguments are those of `recorded_images`.
+    The first three arguments and the last are those of `recorded_images`.
     """
-    recorded = recorded_images(config, preprocessor, path) or WHOLE_IMAGE
+    recorded = recorded_images(config, preprocessor, path, default) or WHOLE_IMAGE
     if config:
         # The `config.json` records the full image size, including the border that is cut off.
         recorded = dataclasses.replace(recorded, cut_off=image_spec.cut_off)

@@ -13,6 +13,7 @@ from keras_vit.checkpoints.formats.keras import KERAS
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
 from keras_vit.checkpoints.formats.timm import TIMM
 from keras_vit.checkpoints.formats.timm_eva import TIMM_EVA
+from keras_vit.checkpoints.formats.torchvision import TORCHVISION
 from keras_vit.checkpoints.formats.transformers.clip import CLIP
 from keras_vit.checkpoints.formats.transformers.deit import HUGGINGFACE_DEIT
 from keras_vit.checkpoints.formats.transformers.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
@@ -31,7 +32,7 @@ FORMATS = {
         *(TIMM, TIMM_EVA),
         *(HUGGINGFACE, HUGGINGFACE_TF, VIT_MAE, VIT_MSN, HUGGINGFACE_DEIT),
         *(DINOV2, DINOV2_WITH_REGISTERS, DINOV3, CLIP, SIGLIP, SIGLIP2),
-        *(KERAS, KERAS_HUB),
+        *(TORCHVISION, KERAS, KERAS_HUB),
     )
 }
 
