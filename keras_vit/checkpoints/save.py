@@ -327,7 +327,9 @@ def arrays_of(values, options, format, image_spec):
         ValueError: if the layout cannot represent a part of the model.
     """
     values = dict(values)
-    if KERNEL in values and not image_spec.is_centered:
+    # The patches of a hybrid are features of a ResNet, not pixels.
+    has_pixels = KERNEL in values and options.resnet_stages is None
+    if has_pixels and not image_spec.is_centered:
         check_channels(image_spec, options.image_channels, "`normalization`")
         values |= undo_absorb(values, image_spec)
     if not format.has_patch_bias(options):

@@ -341,9 +341,10 @@ HUB_CHECKPOINTS = (
 
 
 def _torchvision(variant, weights, file, image_size, accuracy, resized=None):
-    """Return a row of torchvision. Images have `resized` pixels at the smaller side before the crop.
+    """Return a row of torchvision, of its own trainings or of SWAG (arXiv 2201.08371).
 
-    By default, the images of SWAG (arXiv 2201.08371) are resized to the size of the crop.
+    `resized` is the length of the smaller side of an image before the crop; `None` for no crop of
+    this side.
     """
     is_swag = weights.startswith("swag")
     images = dataclasses.replace(
