@@ -33,8 +33,10 @@ def open_checkpoint(path, format=None):
     archive = open_archive(path, [(row.suffix, row.open) for row in FORMATS.values() if row.open])
     try:
         with _path_in_errors(path):
-            images = [row.image_spec for row in CHECKPOINTS if row.url.endswith(f"/{path.name}")]
-            yield CheckpointReader(archive, *recognize(archive, format), *filter(None, images))
+            # Files of torchvision have a hash in their names.
+            rows = [row for row in CHECKPOINTS if row.url.endswith(f"/{path.name}")]
+            published_images = rows[0].image_spec if rows else None
+            yield CheckpointReader(archive, *recognize(archive, format), published_images)
     finally:
         archive.close()
 
