@@ -25,8 +25,9 @@ TORCHVISION_ROWS = (
     *torch_layer("heads.pre_logits.", "pre_logits"),
     *torch_layer("heads.head.", "head"),
 )
-# Patterns of other names, and the names in the weight map. The first two are of torchvision 0.12.
-# The last is of fine-tuned models whose `heads` was replaced by one dense layer.
+# Patterns of other names, and the names in the weight map. The first two are in files of 2021 and
+# 2022, whose arrays torchvision renames too. The last is in files of fine-tuned models whose `heads`
+# was replaced by one dense layer.
 RENAMED = [
     (r"\.mlp\.linear_1\.", ".mlp.0."),
     (r"\.mlp\.linear_2\.", ".mlp.3."),
@@ -61,8 +62,8 @@ TORCHVISION = Format(
     _describe,
     models=("`VisionTransformer`",),
     config_options=("num_heads",),
-    # All weights that torchvision publishes have ImageNet's normalization. Most of them are
-    # evaluated on crops of 224 pixels from images whose smaller side has 256 pixels.
+    # The defaults of torchvision's preset `ImageClassification`. All published weights have this
+    # normalization.
     image_spec=ImageSpec(
         *("bilinear", True, 224 / 256, True),
         rounds_offset=True,
