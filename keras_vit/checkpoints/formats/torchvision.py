@@ -25,9 +25,9 @@ TORCHVISION_ROWS = (
     *torch_layer("heads.pre_logits.", "pre_logits"),
     *torch_layer("heads.head.", "head"),
 )
-# Patterns of other names, and the names in the weight map. The first two are in files of 2021 and
-# 2022, whose arrays torchvision renames too. The last is in files of fine-tuned models whose `heads`
-# was replaced by one dense layer.
+# Patterns of other names, and the names in the weight map. The first two are in older files,
+# and torchvision renames them too. The last is in files of fine-tuned models whose `heads` was
+# replaced by one dense layer.
 RENAMED = [
     (r"\.mlp\.linear_1\.", ".mlp.0."),
     (r"\.mlp\.linear_2\.", ".mlp.3."),
