@@ -28,12 +28,12 @@ SUPPORT = """# Models of other projects
 path, format)` writes a file. With `format="huggingface"` or `format="timm"`, it writes the layout
 that the model was read from, or else the first layout of the project that can describe the model.
 
-The layouts of timm and transformers are tested with the real packages on TensorFlow, JAX and torch:
-models with random weights give the same outputs within 2e-5 in both directions, and a file that is
-read and written again keeps its arrays. Files of open_clip are only read, and tested with the real
-package too. Google's layouts are tested with outputs of the original code, and with the names and
-shapes of the arrays in the published files. Of the models in the last column, only the image tower
-or the encoder is read. [Weight maps](weight_maps.md) lists the arrays, and
+The layouts of timm, transformers and torchvision are tested with the real packages on TensorFlow,
+JAX and torch: models with random weights give the same outputs within 2e-5 in both directions, and
+a file that is read and written again keeps its arrays. Files of open_clip are only read, and tested
+with the real package too. Google's layouts are tested with outputs of the original code, and with
+the names and shapes of the arrays in the published files. Of the models in the last column, only
+the image tower or the encoder is read. [Weight maps](weight_maps.md) lists the arrays, and
 [Published checkpoints](catalog.md) the files.
 
 """
@@ -49,7 +49,7 @@ after the slash as `weights=`. The models take images in [-1, 1] (`keras_vit.pre
   ImageNet-1k. "(linear)" marks the accuracy of a linear classifier trained on the features.
 - **File:** `hf://` addresses are repositories of the Hugging Face Hub, and need
   `pip install 'keras-vit-zoo[hub]'`. The repositories of DINOv3 are gated.
-- **License:** the license of the weights, as the Hub shows it.
+- **License:** the license of the weights, as the Hub shows it or, for torchvision, its README.
 
 | name | size | classes | `pre_logits` | activation | top-1 | file | license | source |
 | --- | ---: | ---: | ---: | --- | ---: | --- | --- | --- |

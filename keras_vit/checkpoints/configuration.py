@@ -8,7 +8,7 @@ import re
 
 from keras_vit.checkpoints.architecture import grid_of, logger, per_channel
 from keras_vit.core.arguments import is_integer
-from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
+from keras_vit.core.image_spec import ImageSpec
 from keras_vit.core.text import check_class_names
 
 # Names of the files in a directory of weights.
@@ -224,12 +224,13 @@ def warn_of_unrecorded_images(path, assumed):
     )
 
 
-def warn_of_lost_preparation(config, preprocessor, path, image_spec, image_size):
+def warn_of_lost_preparation(config, preprocessor, path, image_spec, image_size, default):
     """Warn of the fields of a model's `ImageSpec` that the files next to weights do not record.
 
-    The first three arguments are those of `recorded_images`.
+    The first three arguments are those of `recorded_images`. `default` is the `ImageSpec` of files
+    of this layout that record nothing.
     """
-    recorded = recorded_images(config, preprocessor, path) or WHOLE_IMAGE
+    recorded = recorded_images(config, preprocessor, path) or default
     if config:
         # The `config.json` records the full image size, including the border that is cut off.
         recorded = dataclasses.replace(recorded, cut_off=image_spec.cut_off)

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
+from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.configuration import processed_size, recorded_images, valid_class_names
 from keras_vit.checkpoints.formats import FORMATS, recognize
 from keras_vit.checkpoints.position_rows import fit_prefix, rows_for_model, stored_image_size
@@ -34,7 +35,10 @@ def open_checkpoint(path, format=None, key=None):
     archive = open_archive(path, [(row.suffix, row.open) for row in FORMATS.values() if row.open])
     try:
         with _path_in_errors(path):
-            yield CheckpointReader(archive, *recognize(archive, format, key))
+            # Files of torchvision have a hash in their names.
+            rows = [row for row in CHECKPOINTS if row.url.endswith(f"/{path.name}")]
+            published_images = rows[0].image_spec if rows else None
+            yield CheckpointReader(archive, *recognize(archive, format, key), published_images)
     finally:
         archive.close()
 
@@ -57,18 +61,19 @@ class CheckpointReader:
         format: the `Format` of the file.
         naming: the `Naming` of the arrays.
         archive: the arrays by their names in the file, and the contents of its JSON files.
-        records_images: whether the JSON files record how images are resized and normalized.
+        records_images: whether the JSON files or the catalog record how images are resized and
+            normalized.
         image_spec: the recorded `ImageSpec`, or else the default of the `format`.
         processed_size: size of the images that the recorded image processor returns, or `None`.
     """
 
-    def __init__(self, archive, format, naming):
+    def __init__(self, archive, format, naming, published_images=None):
         self.path = archive.path
         self.format = format
         self.naming = naming
         self.archive = archive
         files = archive.config, archive.preprocessor, archive.path
-        recorded = recorded_images(*files)
+        recorded = recorded_images(*files) or published_images
         self.processed_size = processed_size(*files)
         self.records_images = recorded is not None
         self.image_spec = recorded or format.image_spec
@@ -103,7 +108,8 @@ class CheckpointReader:
     @property
     def options_without_config(self):
         """Names of the options that are not recorded because there is no `config.json`."""
-        return () if self.archive.config else self.format.config_options
+        has_config = self.archive.config and self.format.config_files
+        return () if has_config else self.format.config_options
 
     def options(self, num_heads=None, image_size=None):
         """Return the options of the model that the file describes, at the image size of the file.

@@ -19,6 +19,7 @@ from keras_vit.checkpoints.configuration import (
     PROCESSOR,
     SHARD_INDEX,
     TF_MODEL,
+    has_configuration,
     read_configuration,
     recorded_images,
     warn_of_lost_preparation,
@@ -29,7 +30,6 @@ from keras_vit.checkpoints.transforms import BIAS, KERNEL, TRANSFORMS, check_cha
 from keras_vit.checkpoints.weight_map import POSITIONS, entries
 from keras_vit.core.arguments import check_choice, path_error
 from keras_vit.core.files import replacing
-from keras_vit.core.image_spec import WHOLE_IMAGE
 from keras_vit.core.text import check_class_names
 from keras_vit.layers.positions import sincos_table
 from keras_vit.models.image_model import image_spec_of, options_of
@@ -76,8 +76,9 @@ def save_checkpoint(
             and the `config.json` of timm and transformers. Each is a tuple with one number, or with
             one number per channel. `None` for the normalization of `ImageModel.image_spec`. For a
             file without new JSON files, `None` stands for the normalization that existing JSON
-            files in its directory record, or else for images in [-1, 1]. The `.npz` layouts always
-            take images in [-1, 1].
+            files in its directory record, or else for images in [-1, 1]. `.npz` files always take
+            images in [-1, 1], and torchvision's files images normalized with ImageNet's mean and
+            deviation.
 
     Raises:
         ValueError: if the layout cannot represent a part of the model, such as register tokens; a
@@ -105,10 +106,12 @@ def save_checkpoint(
     check_finite(model, dtype="float32")
     is_directory = path.suffix != format.suffix
     # A file that is written without JSON files will be read with the JSON files next to it.
-    uses_existing = format.config_files and not is_directory
+    uses_existing = has_configuration(path) and not is_directory
     existing = read_configuration(path) if uses_existing else ({}, {})
     image_spec = image_spec_of(model)
-    recorded = image_spec if is_directory else recorded_images(*existing, path) or WHOLE_IMAGE
+    recorded = image_spec
+    if not is_directory:
+        recorded = recorded_images(*existing, path) or format.image_spec
     if normalization is None or not format.config_files:
         normalization = recorded.normalization
     mean, deviation = normalization
@@ -133,7 +136,8 @@ def save_checkpoint(
             ) from error
     _record_thresholds(model, format, files, existing[0], path)
     json_files = [files.get(name, {}) for name in CONFIGURATION] if is_directory else existing
-    warn_of_lost_preparation(*json_files, path, image_spec, options.image_size)
+    size, default = options.image_size, format.image_spec
+    warn_of_lost_preparation(*json_files, path, image_spec, size, default)
     write_files(path, arrays, files, size_to_record(options))
 
 
@@ -322,7 +326,9 @@ def arrays_of(values, options, format, image_spec):
         ValueError: if the layout cannot represent a part of the model.
     """
     values = dict(values)
-    if KERNEL in values and not image_spec.is_centered:
+    # The patches of a hybrid are features of a ResNet, not pixels.
+    has_pixels = KERNEL in values and options.resnet_stages is None
+    if has_pixels and not image_spec.is_centered:
         check_channels(image_spec, options.image_channels, "`normalization`")
         values |= undo_absorb(values, image_spec)
     if not format.has_patch_bias(options):

@@ -68,20 +68,25 @@ def test_the_configuration_of_transformers(tmp_path):
 
 # What each format has to keep: options of models, and whether the format has a place for them.
 TRANSFORMERS = ("huggingface", "huggingface_tf")
-ALL = ("google", "big_vision", "timm", *TRANSFORMERS, "huggingface_vit_msn")
+ALL = ("google", "big_vision", "timm", *TRANSFORMERS, "huggingface_vit_msn", "torchvision")
 SIGLIP = ("huggingface_siglip", "huggingface_siglip2")
 DINOV2 = "huggingface_dinov2_with_registers"
 GAP = ("google", "big_vision", "timm", *SIGLIP)
 RELU = {"activation": "relu"}
+# Options that must be given when a file of the format is read.
+UNRECORDED = {"torchvision": ("num_heads", "activation")}
 OPTIONS = [
     ({}, ALL),
     ({"num_classes": 0}, (*ALL, "huggingface_vit_mae")),
-    # TFViT computes a square grid from one number.
-    ({"image_size": (8, 24)}, tuple(name for name in ALL if name != "huggingface_tf")),
+    # TFViT computes a square grid from one number, and torchvision takes one number.
+    ({"image_size": (8, 24)}, tuple(x for x in ALL if x not in ("huggingface_tf", "torchvision"))),
     ({"pooling": "gap"}, GAP),
     ({"pooling": "map"}, ("big_vision", "timm")),
-    ({"representation_size": 5}, ("google", "big_vision")),
-    ({"representation_size": 5, "num_classes": 0}, ("google", "big_vision", *TRANSFORMERS)),
+    ({"representation_size": 5}, ("google", "big_vision", "torchvision")),
+    (
+        {"representation_size": 5, "num_classes": 0},
+        ("google", "big_vision", *TRANSFORMERS, "torchvision"),
+    ),
     ({"position_embedding": "sincos2d"}, ALL),
     ({"position_embedding": "sincos2d", "pooling": "gap"}, GAP),
     ({"qkv_bias": False, **GELU}, ("timm", "huggingface", "huggingface_vit_msn")),
@@ -143,7 +148,8 @@ def test_same_logits_or_refused(options, formats, tmp_path):
         path = target(tmp_path, format)
         if format in formats or format in {FORMATS[name].family for name in formats}:
             save_checkpoint(model, path, format)
-            read = from_checkpoint(path, image_size=size)
+            given = {name: getattr(model.options, name) for name in UNRECORDED.get(format, ())}
+            read = from_checkpoint(path, image_size=size, **given)
             np.testing.assert_allclose(to_numpy(read(inputs)), logits, rtol=0, atol=1e-5)
             read.set_weights([0 * weight for weight in read.get_weights()])
             load_checkpoint(read, path)
@@ -249,6 +255,8 @@ LOST = [
     # that is kept; or 19, of which it is the second or, rounded, the third.
     (ImageSpec("bicubic", True, 0.875), "timm", None),
     (ImageSpec("bicubic", True, 0.84), "timm", "rounds_offset=False becomes True"),
+    (ImageSpec("bilinear", True, 0.875, True, rounds_offset=True), "torchvision", None),
+    (IN_TIMM, "torchvision", "interpolation='bicubic' becomes 'bilinear'"),
 ]
 
 

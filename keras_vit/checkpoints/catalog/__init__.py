@@ -1,8 +1,13 @@
 """List published checkpoints, and find one by its name. These functions do not need Keras."""
 
-from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS, HUB_CHECKPOINTS, Checkpoint
+from keras_vit.checkpoints.catalog.published import (
+    GOOGLE_CHECKPOINTS,
+    HUB_CHECKPOINTS,
+    TORCHVISION_CHECKPOINTS,
+    Checkpoint,
+)
 
-CHECKPOINTS = (*GOOGLE_CHECKPOINTS, *HUB_CHECKPOINTS)
+CHECKPOINTS = (*GOOGLE_CHECKPOINTS, *HUB_CHECKPOINTS, *TORCHVISION_CHECKPOINTS)
 
 __all__ = ["CHECKPOINTS", "Checkpoint", "find_checkpoint", "list_checkpoints"]
 

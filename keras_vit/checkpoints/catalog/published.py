@@ -1,6 +1,9 @@
-"""The table of published checkpoints: Google's files, and repositories of the Hugging Face Hub."""
+"""The table of published checkpoints: files of Google and torchvision, repositories of the Hub."""
 
 import dataclasses
+
+from keras_vit.checkpoints.formats.torchvision import TORCHVISION
+from keras_vit.core.image_spec import ImageSpec
 
 IMAGENET_21K = 21843  # Number of classes for BiT and ViT; other releases have 21841.
 
@@ -20,6 +23,7 @@ DEIT_README = "facebookresearch/deit README_deit.md"
 DINOV3_README = "facebookresearch/dinov3 README.md"
 TIMM = "huggingface/pytorch-image-models"
 TRANSFORMERS = "huggingface/transformers docs"
+TORCHVISION_VIT = "pytorch/vision torchvision/models/vision_transformer.py"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +45,11 @@ class Checkpoint:
         zero_head: whether the head was set to zero before publication.
         accuracy: top-1 accuracy on ImageNet-1k in percent, reported for this file, or `None`.
         source: where the file and its accuracy are published: a file of a repository, or arXiv.
-        license: license on the weights' page of the Hub; empty if there is none.
+        license: license of the weights, by its name on the Hub; empty if none is given.
         linear_accuracy: reported top-1 accuracy on ImageNet-1k, in percent, of a linear classifier
             on the features of a file without a classifier.
+        image_spec: how images are prepared, for files that do not record it; `None` for the
+            default of the layout.
     """
 
     variant: str
@@ -60,6 +66,7 @@ class Checkpoint:
     source: str = ""
     license: str = ""
     linear_accuracy: float | None = None
+    image_spec: ImageSpec | None = None
 
     @property
     def name(self):
@@ -330,4 +337,42 @@ HUB_CHECKPOINTS = (
     _siglip2("ViT_So400m16", "so400m", 512),
     _siglip2("ViT_giantopt16", "giantopt", 256),
     _siglip2("ViT_giantopt16", "giantopt", 384),
+)
+
+
+def _torchvision(variant, weights, file, image_size, accuracy, resized=None):
+    """Return a row of torchvision, of its own trainings or of SWAG (arXiv 2201.08371).
+
+    `resized` is the length of the smaller side of an image before the crop; `None` for no crop of
+    this side.
+    """
+    is_swag = weights.startswith("swag")
+    images = dataclasses.replace(
+        TORCHVISION.image_spec,
+        interpolation="bicubic" if is_swag else "bilinear",
+        crop_share=image_size / (resized or image_size),
+    )
+    return Checkpoint(
+        *(variant, f"torchvision_{weights}", f"https://download.pytorch.org/models/{file}.pth"),
+        image_size=image_size,
+        num_classes=1000,
+        activation="gelu",
+        accuracy=accuracy,
+        source=TORCHVISION_VIT,
+        license="cc-by-nc-4.0" if is_swag else "bsd-3-clause",
+        image_spec=images,
+    )
+
+
+TORCHVISION_CHECKPOINTS = (
+    _torchvision("ViT_B16", "v1", "vit_b_16-c867db91", 224, 81.072, 256),
+    _torchvision("ViT_B16", "swag_e2e", "vit_b_16_swag-9ac1b537", 384, 85.304),
+    _torchvision("ViT_B16", "swag_linear", "vit_b_16_lc_swag-4e70ced5", 224, 81.886),
+    _torchvision("ViT_B32", "v1", "vit_b_32-d86f8d99", 224, 75.912, 256),
+    _torchvision("ViT_L16", "v1", "vit_l_16-852ce7e3", 224, 79.662, 242),
+    _torchvision("ViT_L16", "swag_e2e", "vit_l_16_swag-4f3808c9", 512, 88.064),
+    _torchvision("ViT_L16", "swag_linear", "vit_l_16_lc_swag-4d563306", 224, 85.146),
+    _torchvision("ViT_L32", "v1", "vit_l_32-c7638314", 224, 76.972, 256),
+    _torchvision("ViT_H14", "swag_e2e", "vit_h_14_swag-80465313", 518, 88.552),
+    _torchvision("ViT_H14", "swag_linear", "vit_h_14_lc_swag-c1eb923e", 224, 85.708),
 )

@@ -14,6 +14,7 @@ from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
 from keras_vit.checkpoints.formats.open_clip import OPEN_CLIP, OPEN_CLIP_TIMM
 from keras_vit.checkpoints.formats.timm import TIMM
 from keras_vit.checkpoints.formats.timm_eva import TIMM_EVA
+from keras_vit.checkpoints.formats.torchvision import TORCHVISION
 from keras_vit.checkpoints.formats.transformers.clip import CLIP
 from keras_vit.checkpoints.formats.transformers.deit import HUGGINGFACE_DEIT
 from keras_vit.checkpoints.formats.transformers.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
@@ -32,7 +33,7 @@ FORMATS = {
         *(TIMM, TIMM_EVA),
         *(HUGGINGFACE, HUGGINGFACE_TF, VIT_MAE, VIT_MSN, HUGGINGFACE_DEIT),
         *(DINOV2, DINOV2_WITH_REGISTERS, DINOV3, CLIP, SIGLIP, SIGLIP2),
-        *(OPEN_CLIP, OPEN_CLIP_TIMM),
+        *(OPEN_CLIP, OPEN_CLIP_TIMM, TORCHVISION),
         *(KERAS, KERAS_HUB),
     )
 }

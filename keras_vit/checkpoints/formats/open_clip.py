@@ -8,7 +8,7 @@ from keras_vit.checkpoints.architecture import (
     output_size,
     torch_options,
 )
-from keras_vit.checkpoints.configuration import recorded_images
+from keras_vit.checkpoints.configuration import OPEN_CLIP_CONFIG, recorded_images
 from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.formats.timm import TIMM, TIMM_ROWS, describe_timm, find_timm
 from keras_vit.checkpoints.formats.transformers.common import check_setting
@@ -112,6 +112,7 @@ SHARED = {
     "family": "open_clip",
     "configured_size": lambda config: _settings(config)[1].get("image_size"),
     "image_spec": recorded_images({"model_cfg": {}}, {}, None),
+    "config_files": (OPEN_CLIP_CONFIG,),
     "has_normalizations": True,
     "interpolation": "bicubic",
 }
