@@ -142,9 +142,14 @@ def _weight_map(rows):
 def support():
     """Return the page of the models whose files are read and written."""
     rows = [
-        (f"`{row.name}`", f"`{row.suffix}`", ", ".join(row.models), ", ".join(row.read_only_models))
+        (
+            f"`{row.name}`",
+            f"`{row.suffix or '.pth'}`",
+            ", ".join(row.models),
+            ", ".join(row.read_only_models),
+        )
         for row in FORMATS.values()
-        if row.models
+        if row.models or row.read_only_models
     ]
     table = markdown_table(SUPPORT_COLUMNS, rows).replace("---:", "---")
     return f"{SUPPORT}{table}\n"

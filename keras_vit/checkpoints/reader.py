@@ -55,8 +55,9 @@ class CheckpointReader:
         format: the `Format` of the file.
         naming: the `Naming` of the arrays.
         archive: the arrays by their names in the file, and the contents of its JSON files.
-        records_images: whether the JSON files record how images are resized and normalized.
-        image_spec: the recorded `ImageSpec`, or else the `ImageSpec` of the ViT paper.
+        records_images: whether the JSON files or the layout record how images are resized and
+            normalized.
+        image_spec: the `ImageSpec` that is recorded in this way, or else that of the ViT paper.
         processed_size: size of the images that the recorded image processor returns, or `None`.
     """
 
@@ -66,7 +67,7 @@ class CheckpointReader:
         self.naming = naming
         self.archive = archive
         files = archive.config, archive.preprocessor, archive.path
-        recorded = recorded_images(*files)
+        recorded = recorded_images(*files) or format.image_spec
         self.processed_size = processed_size(*files)
         self.records_images = recorded is not None
         self.image_spec = recorded or WHOLE_IMAGE

@@ -11,6 +11,7 @@ from keras_vit.checkpoints.formats.big_vision import BIG_VISION
 from keras_vit.checkpoints.formats.google import GOOGLE
 from keras_vit.checkpoints.formats.keras import KERAS
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
+from keras_vit.checkpoints.formats.meta import META, META_DINOV3, META_DINOV3_UNTIED
 from keras_vit.checkpoints.formats.timm import TIMM
 from keras_vit.checkpoints.formats.timm_eva import TIMM_EVA
 from keras_vit.checkpoints.formats.transformers.clip import CLIP
@@ -28,7 +29,7 @@ FORMATS = {
     row.name: row
     for row in (
         *(GOOGLE, BIG_VISION, BIG_TRANSFER),
-        *(TIMM, TIMM_EVA),
+        *(TIMM, TIMM_EVA, META, META_DINOV3, META_DINOV3_UNTIED),
         *(HUGGINGFACE, HUGGINGFACE_TF, VIT_MAE, VIT_MSN, HUGGINGFACE_DEIT),
         *(DINOV2, DINOV2_WITH_REGISTERS, DINOV3, CLIP, SIGLIP, SIGLIP2),
         *(KERAS, KERAS_HUB),

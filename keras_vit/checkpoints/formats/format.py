@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from keras_vit.checkpoints.weight_map import POSITIONS, Row
+from keras_vit.core.image_spec import ImageSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Format:
         config_files: names of the JSON files next to the weights.
         has_normalizations: whether published weights differ in the normalization of images. Then a
             warning is logged for a file that does not record its normalization.
+        image_spec: how images are prepared for the published weights of this layout, if no file
+            records it.
         configure: `configure(options, arrays, class_names, image_spec)` returns the contents of
             `config_files` by file name. `arrays` are the arrays of the file by name.
         multi_label: entries of the `config.json` that mark a multi-label model; empty if the
@@ -88,6 +91,7 @@ class Format:
     config_options: tuple[str, ...] = ()
     config_files: tuple[str, ...] = ()
     has_normalizations: bool = False
+    image_spec: ImageSpec | None = None
     configure: Callable = lambda options, arrays, class_names, image_spec: {}
     multi_label: dict = dataclasses.field(default_factory=dict)
     has_resnets: bool = False
