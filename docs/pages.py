@@ -144,7 +144,7 @@ def support():
     rows = [
         (
             f"`{row.name}`",
-            f"`{row.suffix or '.pth'}`",
+            f"`{row.suffix or row.file_name or '.pth'}`",
             ", ".join(row.models),
             ", ".join(row.read_only_models),
         )

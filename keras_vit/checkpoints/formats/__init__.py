@@ -19,7 +19,11 @@ from keras_vit.checkpoints.formats.transformers.deit import HUGGINGFACE_DEIT
 from keras_vit.checkpoints.formats.transformers.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
 from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3
 from keras_vit.checkpoints.formats.transformers.siglip import SIGLIP, SIGLIP2
-from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF
+from keras_vit.checkpoints.formats.transformers.tensorflow import (
+    DEIT_TF,
+    HUGGINGFACE_TF,
+    VIT_MAE_TF,
+)
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE, VIT_MSN
 from keras_vit.core.arguments import check_choice, path_error
 
@@ -30,7 +34,7 @@ FORMATS = {
     for row in (
         *(GOOGLE, BIG_VISION, BIG_TRANSFER),
         *(TIMM, TIMM_EVA, META, META_DINOV3, META_DINOV3_UNTIED),
-        *(HUGGINGFACE, HUGGINGFACE_TF, VIT_MAE, VIT_MSN, HUGGINGFACE_DEIT),
+        *(HUGGINGFACE, HUGGINGFACE_TF, VIT_MAE, VIT_MSN, HUGGINGFACE_DEIT, VIT_MAE_TF, DEIT_TF),
         *(DINOV2, DINOV2_WITH_REGISTERS, DINOV3, CLIP, SIGLIP, SIGLIP2),
         *(KERAS, KERAS_HUB),
     )

@@ -1,6 +1,6 @@
-"""The layouts of Meta's repositories of DINO, DINOv2, DINOv3, MAE, MSN and DeiT, which are read only.
+"""The layouts of Meta's repositories of DINO, DINOv2, DINOv3, MAE, MSN and DeiT, for reading only.
 
-The names of arrays are nearly those of timm, to which the functions `find` convert them.
+Their names of arrays are nearly those of timm. The functions `find` replace the other names.
 """
 
 import dataclasses
@@ -12,7 +12,6 @@ from keras_vit.checkpoints.formats.timm_eva import EVA_ROWS, TIMM_EVA
 from keras_vit.checkpoints.weight_map import Naming, Row, renamer
 from keras_vit.core.image_spec import ImageSpec
 
-MEAN, DEVIATION = IMAGENET
 RENAME = renamer(
     [
         # With `block_chunks`, DINOv2 has the number of the chunk before that of the block.
@@ -40,7 +39,7 @@ DINOV3_ROWS = (
     Row(f"{BLOCK}.attn.qkv.bias", BIASES, "split_without_key"),
 )
 # Norm of the class token in local crops, which is only used in training.
-LOCAL_NORM = "local_cls_norm"
+LOCAL_NORM = "local_cls_norm.weight"
 
 
 def _find(shapes):
@@ -50,12 +49,12 @@ def _find(shapes):
 
 
 def _find_dinov3(is_untied, shapes):
-    ignored = rf"{PRETRAINING}|rope_embed\.|.*\.bias_mask$|{LOCAL_NORM}\."
+    ignored = rf"{PRETRAINING}|rope_embed\.|.*\.bias_mask$|local_cls_norm\."
     naming = Naming.of(shapes, RENAME_DINOV3, ignored)
     bias = "blocks.0.attn.qkv.bias"
     is_masked = bias not in shapes or f"{bias}_mask" in shapes
     is_dinov3 = {"reg_token", "blocks.0.gamma_1"} <= naming.shapes.keys() and is_masked
-    return naming if is_dinov3 and is_untied == (f"{LOCAL_NORM}.weight" in shapes) else None
+    return naming if is_dinov3 and is_untied == (LOCAL_NORM in shapes) else None
 
 
 def _describe_dinov3(shape_of, config, num_heads):
@@ -70,15 +69,7 @@ META = dataclasses.replace(
     find=_find,
     models=(),
     read_only_models=("DINO", "DINOv2", "MAE", "MSN", "iBOT", "DeiT", "DeiT III"),
-    image_spec=ImageSpec(
-        "bicubic",
-        antialias=True,
-        crop_share=224 / 256,
-        keeps_aspect_ratio=True,
-        rounds_offset=True,
-        mean=MEAN,
-        deviation=DEVIATION,
-    ),
+    image_spec=ImageSpec("bicubic", True, 224 / 256, True, True, (0, 0), *IMAGENET),
     **COMMON,
 )
 META_DINOV3 = dataclasses.replace(
@@ -89,7 +80,7 @@ META_DINOV3 = dataclasses.replace(
     describe=_describe_dinov3,
     models=(),
     read_only_models=("DINOv3",),
-    image_spec=ImageSpec(antialias=True, mean=MEAN, deviation=DEVIATION),
+    image_spec=ImageSpec("bilinear", True, 1.0, False, False, (0, 0), *IMAGENET),
     **COMMON,
 )
 # Some of these weights were trained on photos and some on satellite images, with another mean.
