@@ -31,9 +31,9 @@ that the model was read from, or else the first layout of the project that can d
 The layouts of timm and transformers are tested with the real packages on TensorFlow, JAX and torch:
 models with random weights give the same outputs within 2e-5 in both directions, and a file that is
 read and written again keeps its arrays. Google's layouts are tested with outputs of the original
-code, and with the names and shapes of the arrays in the published files. Of the models in the last
-column, only the image tower or the encoder is read. [Weight maps](weight_maps.md) lists the arrays,
-and [Published checkpoints](catalog.md) the files.
+code, and with the names and shapes of the arrays in the published files. Of larger models in the
+last column, only the image tower or the encoder is read. [Weight maps](weight_maps.md) lists the
+arrays, and [Published checkpoints](catalog.md) the files.
 
 """
 SUPPORT_COLUMNS = ("`format`", "files", "read and written", "read only")

@@ -48,13 +48,13 @@ def _find(shapes):
     return naming if markers <= naming.shapes.keys() else None
 
 
-def _find_dinov3(is_untied, shapes):
+def _find_dinov3(has_local_norm, shapes):
     ignored = rf"{PRETRAINING}|rope_embed\.|.*\.bias_mask$|local_cls_norm\."
     naming = Naming.of(shapes, RENAME_DINOV3, ignored)
     bias = "blocks.0.attn.qkv.bias"
     is_masked = bias not in shapes or f"{bias}_mask" in shapes
     is_dinov3 = {"reg_token", "blocks.0.gamma_1"} <= naming.shapes.keys() and is_masked
-    return naming if is_dinov3 and is_untied == (LOCAL_NORM in shapes) else None
+    return naming if is_dinov3 and has_local_norm == (LOCAL_NORM in shapes) else None
 
 
 def _describe_dinov3(shape_of, config, num_heads):
@@ -83,7 +83,7 @@ META_DINOV3 = dataclasses.replace(
     image_spec=ImageSpec("bilinear", True, 1.0, False, False, (0, 0), *IMAGENET),
     **COMMON,
 )
-# Some of these weights were trained on photos and some on satellite images, with another mean.
+# DINOv3's weights for satellite images, which have another mean, and the 7B model for photos.
 META_DINOV3_UNTIED = dataclasses.replace(
     META_DINOV3,
     name="meta_dinov3_untied",
