@@ -32,7 +32,7 @@ The layouts of timm, transformers and torchvision are tested with the real packa
 JAX and torch: models with random weights give the same outputs within 2e-5 in both directions, and
 a file that is read and written again keeps its arrays. Files of open_clip are only read, and tested
 with the real package too. Google's layouts are tested with outputs of the original code, and with
-the names and shapes of the arrays in the published files. Of the models in the last column, only
+the names and shapes of the arrays in the published files. Of larger models in the last column, only
 the image tower or the encoder is read. [Weight maps](weight_maps.md) lists the arrays, and
 [Published checkpoints](catalog.md) the files.
 
@@ -145,7 +145,7 @@ def support():
     rows = [
         (
             f"`{row.name}`",
-            f"`{row.suffix or '.safetensors'}`",
+            f"`{row.suffix or row.file_name or '.safetensors`, `.pth'}`",
             ", ".join(row.models),
             ", ".join(row.read_only_models),
         )

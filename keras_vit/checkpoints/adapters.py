@@ -102,7 +102,8 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Assign the matrices of LoRA and the head from a file of `save_adapter` or of peft.
 
     The class names and thresholds of the model are read from the file, or become `None` if peft
-    wrote the file.
+    wrote the file. If the file has no head (peft without `modules_to_save`), the model keeps its
+    head, class names and thresholds.
 
     Args:
         model: a model of `keras_vit.enable_lora`, with the layers, rank, alpha and base model of
@@ -121,12 +122,17 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     try:
         if is_peft:
             record, scale = read_json(path / RECORD_FILE), _peft_scale(read_json(path / CONFIG))
-            expected, rename = _peft_entries(model, variables), _peft_name
+            expected, rename = _peft_entries(model, variables), _bare_name
+            expected = [Entry(_bare_name(e.source), e.targets, e.transform) for e in expected]
         else:
             record = json.loads(archive.metadata.get(RECORD, "{}"))
             scale = record.get(SCALE, math.nan)
             expected, rename = [Entry(name, (name,), "identity") for name in variables], str
         naming = Naming.of(archive.shapes, rename)
+        head = [entry for entry in expected if "/lora_kernel_" not in entry.targets[0]]
+        has_head = any(entry.source in naming.shapes for entry in head)
+        if not has_head:
+            expected = [entry for entry in expected if entry not in head]
         values = _values(variables, archive, expected, naming, scale, model_scale)
     finally:
         archive.close()
@@ -140,7 +146,7 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
                 "`path` must hold an adapter that was trained with the weights of the base model. "
                 f"Received: path={str(path)!r}, which records another base"
             )
-    for name in HEAD_METADATA:
+    for name in HEAD_METADATA if has_head else ():
         setattr(model, name, record.get(name))
     for name, value in values.items():
         variables[name].assign(value)
@@ -201,6 +207,11 @@ def _peft_name(name):
     for pattern, module in IN_MEMORY[1:]:
         name = name.replace(module, pattern.replace("\\", ""))
     return name
+
+
+def _bare_name(name):
+    """Return a name of `_peft_name` in a model without a classifier, which lacks `vit.`."""
+    return _peft_name(name).replace("model.vit.", "model.", 1)
 
 
 def _peft_entries(model, variables):

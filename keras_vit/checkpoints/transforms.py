@@ -132,6 +132,12 @@ TRANSFORMS = {
     "pointwise": _reshaped("(1, 1, in, out) to (in, out)", lambda shape, num_heads: (1, 1, *shape)),
     "split_dense": _split("split along the first axis, then each like `dense`", DENSE),
     "split": _split("split along the first axis", IDENTITY),
+    "split_without_key": Transform(
+        "first and last third; the second third is masked",
+        lambda shapes, num_heads: (3 * shapes[0][0],),
+        lambda array, shapes: np.split(array, 3)[::2],
+        lambda values, num_heads: np.concatenate([values[0], 0 * values[0], values[1]]),
+    ),
 }
 
 

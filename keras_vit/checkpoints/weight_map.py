@@ -78,6 +78,17 @@ def packed(source, target, names=QUERY_KEY_VALUE):
     )
 
 
+def renamer(pairs):
+    """Return a function that replaces all patterns in a name, given pairs of pattern and text."""
+
+    def rename(name):
+        for pattern, text in pairs:
+            name = re.sub(pattern, text, name)
+        return name
+
+    return rename
+
+
 @dataclasses.dataclass(frozen=True)
 class StoredArray:
     """The name of an array in a file, and an index along axis 0 if the array stacks all blocks."""

@@ -84,6 +84,22 @@ def test_the_names_of_the_classes_come_with_the_head(name, tmp_path):
     assert base.class_names == ("bus", "car", "van") and base.thresholds == (0.2, 0.3, 0.4)
 
 
+@PATHS
+def test_an_adapter_without_a_head_keeps_the_head_of_the_model(name, tmp_path):
+    model, base = fresh(**PEFT, num_classes=0), fresh(**PEFT)
+    for part, other in zip(lora_layers(model), lora_layers(base), strict=True):
+        part.kernel.assign(other.kernel)
+        part.lora_kernel_b.assign(np.ones(part.lora_kernel_b.shape))
+    base.class_names = ("apple", "pear", "plum")
+    head = base.get_layer("head").get_weights()
+    keras_vit.save_adapter(model, tmp_path / name)
+    keras_vit.load_adapter(base, tmp_path / name)
+    assert base.class_names == ("apple", "pear", "plum")
+    np.testing.assert_array_equal(lora_layers(base)[0].lora_kernel_b, 1)
+    for actual, expected in zip(base.get_layer("head").get_weights(), head, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
 WRONG = {
     "another rank": ({"rank": 3, "alpha": 4.5}, "misshapen: 'block_0/attention/query/lora_kernel"),
     "another depth": ({"depth": 1}, "unused: .*block_1"),

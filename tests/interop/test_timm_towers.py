@@ -117,6 +117,51 @@ def test_other_image_sizes(timm, name, tmp_path):
     check(keras_vit.from_checkpoint(tmp_path, image_size=(48, 40)), function(images), images)
 
 
+def original_arrays(model):
+    """The arrays of a model under the names of Meta's repositories, which timm can read."""
+    arrays = model.state_dict()
+    is_dinov3 = "blocks.0.gamma_1" in arrays
+    names = {"reg_token": "storage_tokens" if is_dinov3 else "register_tokens"}
+    names |= {"gamma_1": "ls1.gamma", "gamma_2": "ls2.gamma"}
+    if is_dinov3 and "blocks.0.mlp.fc1_g.weight" in arrays:
+        names |= {"mlp.fc1_g": "mlp.w1", "mlp.fc1_x": "mlp.w2", "mlp.fc2": "mlp.w3"}
+    elif not is_dinov3 and len(arrays["blocks.0.mlp.fc1.bias"]) == 2 * len(model.norm.weight):
+        names |= {"mlp.fc1": "mlp.w12", "mlp.fc2": "mlp.w3"}
+    for old, new in names.items():
+        arrays = {name.replace(old, new): array for name, array in arrays.items()}
+    arrays["mask_token"] = arrays["cls_token"][0]
+    if "register_tokens" in arrays:
+        arrays["pos_embed"] = torch.cat([arrays["cls_token"], arrays["pos_embed"]], dim=1)
+    for name in [name for name in arrays if name.endswith("q_bias")]:
+        query, value = arrays.pop(name), arrays.pop(name.replace("q_bias", "v_bias"))
+        # The mask removes the second third, which is the bias of the keys.
+        arrays[name.replace("q_bias", "qkv.bias")] = torch.cat([query, 1 + query, value])
+        mask = torch.cat([torch.ones_like(query), torch.zeros_like(query), torch.ones_like(query)])
+        arrays[name.replace("q_bias", "qkv.bias_mask")] = mask
+    return {name: array.clone() for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("vit_small_patch14_dinov2", "vit_small_patch14_reg4_dinov2"),
+        *("vit_giant_patch14_dinov2", "vit_giant_patch14_reg4_dinov2"),
+        *("vit_small_patch16_dinov3_qkvb", "vit_small_plus_patch16_dinov3_qkvb"),
+        "vit_7b_patch16_dinov3",
+    ],
+)
+def test_original_names(timm, name, tmp_path):
+    """Both packages read a file of Meta."""
+    path, changes = str(tmp_path / "original.safetensors"), {"global_pool": "token"}
+    theirs, _ = theirs_of(timm, name, changes)
+    safetensors.torch.save_file(original_arrays(theirs), path)
+    changes |= {"pretrained": True, "pretrained_cfg_overlay": {"file": path, "num_classes": 0}}
+    theirs = timm.create_model(name, num_classes=0, **SMALL, **changes).eval()
+    ours = keras_vit.from_checkpoint(path, num_heads=4, image_size=32)
+    outputs = ops.convert_to_numpy(ours(IMAGES))
+    np.testing.assert_allclose(outputs, outputs_of(theirs), rtol=0, atol=2 * TOLERANCE)
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [

@@ -11,6 +11,7 @@ from keras_vit.checkpoints.formats.big_vision import BIG_VISION
 from keras_vit.checkpoints.formats.google import GOOGLE
 from keras_vit.checkpoints.formats.keras import KERAS
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
+from keras_vit.checkpoints.formats.meta import META, META_DINOV3, META_DINOV3_UNTIED
 from keras_vit.checkpoints.formats.open_clip import OPEN_CLIP, OPEN_CLIP_TIMM
 from keras_vit.checkpoints.formats.timm import TIMM
 from keras_vit.checkpoints.formats.timm_eva import TIMM_EVA
@@ -20,7 +21,11 @@ from keras_vit.checkpoints.formats.transformers.deit import HUGGINGFACE_DEIT
 from keras_vit.checkpoints.formats.transformers.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
 from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3
 from keras_vit.checkpoints.formats.transformers.siglip import SIGLIP, SIGLIP2
-from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF
+from keras_vit.checkpoints.formats.transformers.tensorflow import (
+    DEIT_TF,
+    HUGGINGFACE_TF,
+    VIT_MAE_TF,
+)
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE, VIT_MSN
 from keras_vit.core.arguments import check_choice, path_error
 
@@ -30,8 +35,8 @@ FORMATS = {
     row.name: row
     for row in (
         *(GOOGLE, BIG_VISION, BIG_TRANSFER),
-        *(TIMM, TIMM_EVA),
-        *(HUGGINGFACE, HUGGINGFACE_TF, VIT_MAE, VIT_MSN, HUGGINGFACE_DEIT),
+        *(TIMM, TIMM_EVA, META, META_DINOV3, META_DINOV3_UNTIED),
+        *(HUGGINGFACE, HUGGINGFACE_TF, VIT_MAE, VIT_MSN, HUGGINGFACE_DEIT, VIT_MAE_TF, DEIT_TF),
         *(DINOV2, DINOV2_WITH_REGISTERS, DINOV3, CLIP, SIGLIP, SIGLIP2),
         *(OPEN_CLIP, OPEN_CLIP_TIMM, TORCHVISION),
         *(KERAS, KERAS_HUB),

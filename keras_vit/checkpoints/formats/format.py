@@ -33,8 +33,8 @@ class Format:
             `model_type` of a file are tried first.
         models: the project's names of the models whose files are read and written, for the
             documentation.
-        read_only_models: names of the models whose files are only read, in part: the image tower or
-            the encoder.
+        read_only_models: names of the models whose files are only read; of larger models, only the
+            image tower or the encoder.
         open: `open(path)` returns the archive of a file that no class of `archives` reads.
         restore: `restore(checkpoint, model, has_new_head)` sets attributes of a model that the file
             records, after the weights are loaded.

@@ -1,6 +1,7 @@
 """The layout of timm's `VisionTransformer`: ViT, DeiT, DINOv2, CLIP and others."""
 
 import math
+import re
 
 from keras_vit.checkpoints.architecture import (
     check_project,
@@ -209,6 +210,12 @@ NUM_HEADS = {
 }
 # Unsupported arguments, which change the outputs but not the arrays.
 UNSUPPORTED = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_layer")
+# Patterns of the names of arrays that pre-training needs, which only the files of the original
+# repositories have: mask token, decoder (MAE), and heads (DINO, iBOT, DINOv2 and MSN).
+PRETRAINING = (
+    r"mask_token$|decoder_|dino_|ibot_|head\.(mlp|last_layer)|fc\.\w+\.|pred(ictor)?\.|prototypes"
+)
+ORIGINAL = rf"{PRETRAINING}|(register|storage)_tokens$|blocks\.\d+\.\d+\."
 
 
 def find_timm(shapes):
@@ -219,11 +226,8 @@ def find_timm(shapes):
         return None
     # Files of `Eva` have arrays of the same names.
     is_eva = "blocks.0.gamma_1" in shapes and "pos_embed" not in shapes
-    if is_eva:
-        return None
-    # Meta's files of DINOv2 have another name for the registers, and contain a mask token.
-    registers = {"register_tokens": "reg_token"}
-    return Naming.of(shapes, lambda name: registers.get(name, name), ignored="mask_token$")
+    is_original = any(re.match(ORIGINAL, name) for name in shapes)
+    return None if is_eva or is_original else Naming.of(shapes)
 
 
 def describe_timm(shape_of, config, num_heads):

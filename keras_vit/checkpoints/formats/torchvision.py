@@ -1,12 +1,17 @@
 """The layout of torchvision's `VisionTransformer`."""
 
-import re
-
 from keras_vit.checkpoints.architecture import output_size, torch_options
 from keras_vit.checkpoints.configuration import IMAGENET
 from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.formats.transformers.common import finder, not_square
-from keras_vit.checkpoints.weight_map import POSITIONS, Row, packed, torch_layer, torch_norm
+from keras_vit.checkpoints.weight_map import (
+    POSITIONS,
+    Row,
+    packed,
+    renamer,
+    torch_layer,
+    torch_norm,
+)
 from keras_vit.core.image_spec import ImageSpec
 from keras_vit.models.options import VitOptions
 
@@ -28,17 +33,13 @@ TORCHVISION_ROWS = (
 # Patterns of other names, and the names in the weight map. The first two are in older files,
 # and torchvision renames them too. The last is in files of fine-tuned models whose `heads` was
 # replaced by one dense layer.
-RENAMED = [
-    (r"\.mlp\.linear_1\.", ".mlp.0."),
-    (r"\.mlp\.linear_2\.", ".mlp.3."),
-    (r"^heads\.(weight|bias)$", r"heads.head.\1"),
-]
-
-
-def _rename(name):
-    for pattern, replacement in RENAMED:
-        name = re.sub(pattern, replacement, name)
-    return name
+RENAME = renamer(
+    [
+        (r"\.mlp\.linear_1\.", ".mlp.0."),
+        (r"\.mlp\.linear_2\.", ".mlp.3."),
+        (r"^heads\.(weight|bias)$", r"heads.head.\1"),
+    ]
+)
 
 
 def _describe(shape_of, config, num_heads):
@@ -58,7 +59,7 @@ TORCHVISION = Format(
     TORCHVISION_ROWS,
     "`torchvision`: `.safetensors`, `.pth`",
     ".safetensors",
-    finder(["conv_proj.weight", "class_token", "encoder.pos_embedding"], ("",), rename=_rename),
+    finder(["conv_proj.weight", "class_token", "encoder.pos_embedding"], ("",), rename=RENAME),
     _describe,
     models=("`VisionTransformer`",),
     config_options=("num_heads",),

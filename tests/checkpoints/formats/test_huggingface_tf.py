@@ -1,6 +1,7 @@
 """`tf_model.h5` of transformers before version 5, read and written."""
 
 import json
+import re
 import shutil
 
 import h5py
@@ -10,7 +11,9 @@ from keras import ops
 from safetensors.numpy import save_file
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint, save_checkpoint
+from tests.fixtures.checkpoint_files import arrays_of, random_model
 from tests.fixtures.reference import REFERENCE, assert_logits, case_model, case_outputs
+from tests.fixtures.tiny import images
 
 CASE = "hf_tf_h5_classifier"
 # The first number that TensorFlow gives to names of the same kind is none.
@@ -97,13 +100,49 @@ def test_a_part_of_a_file_is_refused(folder):
         from_checkpoint(folder)
 
 
-def test_files_of_other_models_of_tensorflow_are_refused(folder, tmp_path):
+def test_files_of_other_models_of_tensorflow_are_refused(folder):
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "model_type": "vit_mae"}))
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "vit_msn"}))
     with pytest.raises(ValueError, match="`model_type` .* must be 'vit'"):
         from_checkpoint(folder)
-    arrays, _, _ = arrays_and_attributes(folder / "tf_model.h5")
-    arrays["decoder/decoder_pred/bias:0"] = np.zeros(3, "float32")
-    save_file(arrays, tmp_path / "mae.safetensors")
-    with pytest.raises(ValueError, match="of a known layout"):
-        from_checkpoint(tmp_path / "mae.safetensors")
+
+
+def in_tensorflow(name, array):
+    """Name and array in TensorFlow, given those in PyTorch."""
+    *modules, kind = name.split(".")
+    is_norm = "layernorm" in modules[-1]
+    kinds = {"weight": "gamma", "bias": "beta"} if is_norm else {"weight": "kernel"}
+    if kinds.get(kind) == "kernel":
+        array = array.transpose(*(2, 3, 1, 0) if array.ndim == 4 else (1, 0))
+    name = re.sub(r"layer/(\d+)", r"layer_._\1", "/".join([*modules, kinds.get(kind, kind)]))
+    # The encoder of ViT-MAE has no prefix in PyTorch.
+    prefix = "vit/" if name.startswith(("embeddings/", "encoder/", "layernorm/")) else ""
+    return f"{prefix}{name}:0", np.ascontiguousarray(array)
+
+
+DEIT = {"activation": "gelu", "epsilon": 1e-12}
+# Layout in PyTorch, options of the model, and arrays that are not part of it.
+OTHER_MODELS = {
+    "with teacher": ("huggingface_deit", {**DEIT, "distillation_token": True}, {}),
+    "without teacher": ("huggingface_deit", {**DEIT, "num_registers": 1}, {}),
+    "mae": (
+        "huggingface_vit_mae",
+        {**DEIT, "num_classes": 0},
+        {"decoder/decoder_layers.0/output/dense/bias:0": np.ones(3, "float32")},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_MODELS)
+def test_deit_and_mae(name, tmp_path):
+    format, options, others = OTHER_MODELS[name]
+    model = random_model(options)
+    save_checkpoint(model, tmp_path, format)
+    path = tmp_path / "model.safetensors"
+    arrays = dict(in_tensorflow(*item) for item in arrays_of(path).items())
+    save_file({**arrays, **others}, path, {"format": "tf"})
+    again = from_checkpoint(path)
+    assert again.layout == format.replace("huggingface", "huggingface_tf")
+    batch = images(2, *model.input_shape[1:])
+    outputs = (ops.convert_to_numpy(m(batch)) for m in (again, model))
+    np.testing.assert_allclose(*outputs, rtol=0, atol=1e-6)

@@ -40,33 +40,41 @@ OLD_NAMES = {
 RANK = 4
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    path = tmp_path_factory.mktemp("base")
-    config = transformers.ViTConfig(**CONFIG)
-    randomise(transformers.ViTForImageClassification(config)).save_pretrained(path)
+def write_base(path, kind):
+    randomise(kind(transformers.ViTConfig(**CONFIG))).save_pretrained(path)
     return path
 
 
-def theirs_of(base):
-    return transformers.ViTForImageClassification.from_pretrained(base).eval()
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return write_base(tmp_path_factory.mktemp("base"), transformers.ViTForImageClassification)
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory):
+    return write_base(tmp_path_factory.mktemp("backbone"), transformers.ViTModel)
+
+
+def theirs_of(base, kind=transformers.ViTForImageClassification):
+    return kind.from_pretrained(base).eval()
 
 
 def logits_of(model):
+    """Logits, or the pooled output of a model without a classifier."""
     with torch.no_grad():
-        return model(torch_images(IMAGES)).logits.numpy()
+        outputs = model(torch_images(IMAGES))
+    return (outputs.logits if "logits" in outputs else outputs.pooler_output).numpy()
 
 
-def write(base, path, layers, **settings):
+def write(base, path, layers, kind=transformers.ViTForImageClassification, **settings):
     """Write an adapter of peft that is not zero; return the logits."""
     config = peft.LoraConfig(
         r=RANK,
         lora_alpha=8,
         target_modules=[MODULES[layer] for layer in layers],
-        modules_to_save=["classifier"],
-        **settings,
+        **{"modules_to_save": ["classifier"], **settings},
     )
-    theirs = peft.get_peft_model(theirs_of(base), config).eval()
+    theirs = peft.get_peft_model(theirs_of(base, kind), config).eval()
     torch.manual_seed(0)
     with torch.no_grad():
         for parameter in theirs.parameters():
@@ -93,6 +101,37 @@ def test_read_and_written_back(layers, use_rslora, base, tmp_path):
     keras_vit.save_adapter(ours, tmp_path / "ours")
     again = peft.PeftModel.from_pretrained(theirs_of(base), tmp_path / "ours").eval()
     np.testing.assert_allclose(logits_of(again), expected, rtol=0, atol=TOLERANCE)
+
+
+def test_adapters_without_a_head_keep_the_head_of_the_model(base, tmp_path):
+    expected = write(base, tmp_path, ("query",), modules_to_save=None)
+    ours = ours_of(base, ("query",))
+    ours.class_names = names = tuple("abcdefghij")
+    keras_vit.load_adapter(ours, tmp_path)
+    check(ours, expected)
+    assert ours.class_names == names
+
+
+def test_models_without_a_classifier(backbone, tmp_path):
+    kind = transformers.ViTModel
+    expected = write(backbone, tmp_path / "theirs", ("query",), kind, modules_to_save=None)
+    ours = ours_of(backbone, ("query",))
+    keras_vit.load_adapter(ours, tmp_path / "theirs")
+    check(ours, expected)
+    keras_vit.save_adapter(ours, tmp_path / "ours")
+    again = peft.PeftModel.from_pretrained(theirs_of(backbone, kind), tmp_path / "ours").eval()
+    np.testing.assert_allclose(logits_of(again), expected, rtol=0, atol=TOLERANCE)
+
+
+def test_adapter_of_a_classifier_for_its_backbone(base, tmp_path):
+    write(base, tmp_path / "theirs", ("query",), modules_to_save=None)
+    theirs = peft.PeftModel.from_pretrained(theirs_of(base), tmp_path / "theirs").eval()
+    ours = keras_vit.from_checkpoint(base, num_classes=0)
+    ours = keras_vit.enable_lora(ours, RANK, 8, ("query",))
+    keras_vit.load_adapter(ours, tmp_path / "theirs")
+    with torch.no_grad():
+        tokens = theirs.base_model.model.vit(torch_images(IMAGES)).last_hidden_state
+    check(ours, tokens[:, 0].numpy())
 
 
 def test_names_of_older_versions(base, tmp_path):

@@ -1,22 +1,31 @@
-"""The layout of the TensorFlow ViT in transformers before version 5: `tf_model.h5`.
+"""The layouts of TensorFlow models in transformers before version 5: `tf_model.h5`.
 
 `save_pretrained(..., safe_serialization=True)` wrote the same arrays to `model.safetensors`.
 """
 
 import dataclasses
-import re
+import functools
 
 from keras_vit.checkpoints.configuration import TF_MODEL
-from keras_vit.checkpoints.formats.transformers.common import not_square
-from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, HUGGINGFACE_ROWS
-from keras_vit.checkpoints.weight_map import Naming, Row
+from keras_vit.checkpoints.formats.transformers.common import finder, not_square
+from keras_vit.checkpoints.formats.transformers.deit import HUGGINGFACE_DEIT
+from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE
+from keras_vit.checkpoints.weight_map import Row, renamer
 
 MODEL_NAMES = {True: "tf_vi_t_for_image_classification", False: "tf_vi_t_model"}
 LAYER = "encoder/layer_._{i}/"
 MARKER = "embeddings/patch_embeddings/projection/kernel"
-# Prefix of each name in HDF5 files: the group of the layer and the name of the model, with a number
-# if the program had built other models before.
-GROUP = re.compile(r"^(?!vit/(embeddings|encoder|layernorm|pooler)/)[^/]+/[^/]+/")
+TOKEN = "embeddings/distillation_token"
+# Returns the name in the weight map of an array, given its name in the file.
+RENAME = renamer(
+    [
+        (":0$", ""),
+        # Prefix of each name in HDF5 files: the group of the layer and the name of the model, with
+        # a number if the program had built other models before.
+        (r"^(?!decoder/|(vit|deit)/(embeddings|encoder|layernorm|pooler)/)[^/]+/[^/]+/", ""),
+        ("^(vit|deit)/", ""),
+    ]
+)
 
 
 def _tensorflow_row(row):
@@ -31,27 +40,8 @@ def _tensorflow_row(row):
     return Row(source, row.target, "identity" if is_kernel else row.transform)
 
 
-# Names without the prefix of layer and model, and without the suffix `:0`.
-HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
-
-
-def find_huggingface_tf(shapes):
-    """Return the `Naming` of transformers' TensorFlow ViT, or `None`; see `Format.find`."""
-    # A file of ViT-MAE has the same arrays, and in addition the arrays of a decoder.
-    is_vit = MARKER in map(_name_in_map, shapes) and not any("decoder/" in name for name in shapes)
-    return Naming.of(shapes, _name_in_map) if is_vit else None
-
-
-def _name_in_map(name):
-    """Return the name in the weight map of an array, given its name in the file."""
-    path = name.removesuffix(":0")
-    if not path.startswith("classifier/") or path.count("/") > 1:
-        path = GROUP.sub("", path, count=1)
-    return path.removeprefix("vit/")
-
-
-def describe_huggingface_tf(shape_of, config, num_heads):
-    """Return the options of a TensorFlow ViT; see `Format.describe`."""
+def _describe(layout, shape_of, config, num_heads):
+    """Return the options of a TensorFlow model, given the layout of its arrays in PyTorch."""
 
     def torch_shape_of(path):
         shape = shape_of(path)
@@ -61,7 +51,7 @@ def describe_huggingface_tf(shape_of, config, num_heads):
 
     # The TensorFlow layers of transformers ignore `qkv_bias`, and always have biases.
     config = {name: value for name, value in config.items() if name != "qkv_bias"}
-    return HUGGINGFACE.describe(torch_shape_of, config, num_heads).replace(qkv_bias=True)
+    return layout.describe(torch_shape_of, config, num_heads).replace(qkv_bias=True)
 
 
 def _written_name(name, options):
@@ -79,18 +69,40 @@ def _configure(options, *metadata):
     return files
 
 
-HUGGINGFACE_TF = dataclasses.replace(
+def _layout(layout, find, **fields):
+    """Return the `Format` of a model, given its `Format` in PyTorch; it is only read by default."""
+    read_only = {"title": None, "suffix": None, "models": (), "file_name": TF_MODEL}
+    return dataclasses.replace(
+        layout,
+        name=layout.name.replace("huggingface", "huggingface_tf"),
+        # Names without the prefix of layer and model, and without the suffix `:0`.
+        rows=tuple(map(_tensorflow_row, layout.rows)),
+        find=find,
+        describe=functools.partial(_describe, layout),
+        **{**read_only, **fields},
+    )
+
+
+# A file of ViT-MAE has the same arrays as a file of ViT, and may have those of a decoder.
+_find_vit = finder([MARKER], ("",), "decoder/", absent=[TOKEN], rename=RENAME)
+_find_deit = finder([MARKER, TOKEN], ("",), "decoder/|embeddings/mask_token$", rename=RENAME)
+
+HUGGINGFACE_TF = _layout(
     HUGGINGFACE,
-    name="huggingface_tf",
-    rows=HUGGINGFACE_TF_ROWS,
+    _find_vit,
     title="`huggingface_tf`: `tf_model.h5`, all under their layer and the name of the model",
     suffix=".h5",
-    find=find_huggingface_tf,
-    describe=describe_huggingface_tf,
     models=("TFViTModel", "TFViTForImageClassification"),
     read_only_models=(),
     written_name=_written_name,
-    file_name=TF_MODEL,
     configure=_configure,
     refused=lambda options: [name for name in not_square(options) if name == "image_size"],
+)
+VIT_MAE_TF = _layout(
+    VIT_MAE, _find_vit, read_only_models=("TFViTMAEModel", "TFViTMAEForPreTraining")
+)
+DEIT_TF = _layout(
+    HUGGINGFACE_DEIT,
+    _find_deit,
+    read_only_models=tuple(f"TF{name}" for name in HUGGINGFACE_DEIT.models),
 )

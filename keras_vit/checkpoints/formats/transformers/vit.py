@@ -1,7 +1,5 @@
 """The layouts of ViT in transformers, and of ViT-MSN and ViT-MAE, which have the same arrays."""
 
-import re
-
 from keras_vit.checkpoints.architecture import grid_of, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
@@ -12,7 +10,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     torch_attention,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, Row, torch_layer, torch_norm
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, renamer, torch_layer, torch_norm
 from keras_vit.core.arguments import as_pair
 
 LAYER = "encoder.layer.{i}"
@@ -52,12 +50,8 @@ IN_MEMORY = [
 ]
 
 
-def name_in_files(name):
-    """Return the name of an array in files; `name` may be its name in memory."""
-    for pattern, replacement in IN_MEMORY:
-        name = re.sub(pattern, replacement, name)
-    return name
-
+# Returns the name of an array in files, given this name or the name in memory.
+name_in_files = renamer(IN_MEMORY)
 
 find_huggingface = finder(
     [PATCHES],
