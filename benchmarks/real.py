@@ -18,7 +18,6 @@ import multiprocessing
 import os
 import pathlib
 import runpy
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -130,7 +129,7 @@ def write_directory(directory):
         onnx.save(model, written / "model.onnx")
         images = photographs(SIZE)
         np.savez(written / "expected.npz", images=images, saliency=onnx_outputs(written, images)[1])
-        shutil.move(written, directory)
+        written.replace(directory)
 
 
 def read_arrays(graph):

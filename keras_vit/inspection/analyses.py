@@ -375,7 +375,8 @@ def patch_colors(model, images, layer=None, batch_size=32):
 
     Returns:
         `(colors, is_foreground)`: a float32 array `(batch, rows, columns, 3)` in [0, 1], in which
-        the background is black, and a bool array `(batch, rows, columns)`.
+        the background is black, and a bool array `(batch, rows, columns)`. If tokens are not
+        finite, there is only background.
 
     Raises:
         ValueError: if the model has no Transformer blocks, `layer` does not return all tokens, or
@@ -395,6 +396,8 @@ def patch_colors(model, images, layer=None, batch_size=32):
     layer = names[-1] if layer is None else layer
     check_choice("layer", layer, names)
     tokens = features(model, images, [layer], as_maps=True, batch_size=batch_size)[layer]
+    if not np.isfinite(tokens).all():
+        return np.zeros((*tokens.shape[:3], 3), "float32"), np.zeros(tokens.shape[:3], bool)
     (scores,) = _scores(tokens, 1)
     is_border = np.ones(scores.shape[1:], bool)
     is_border[1:-1, 1:-1] = False
@@ -420,8 +423,10 @@ def _scores(tokens, count):
     _, components = np.linalg.eigh(rows.T @ rows)
     components = components[:, : -count - 1 : -1]
     largest = np.take_along_axis(components, np.abs(components).argmax(axis=0)[None], axis=0)
-    scores = rows @ (components * np.sign(largest))
-    return scores.T.reshape(count, *tokens.shape[:-1])
+    scores = np.zeros((count, len(rows)))
+    # Tokens may have fewer components.
+    scores[: components.shape[1]] = (rows @ (components * np.sign(largest))).T
+    return scores.reshape(count, *tokens.shape[:-1])
 
 
 def token_norms(model, images, batch_size=32, verbose=0):

@@ -64,7 +64,7 @@ FIGURES = {
     ),
     "patch_colors.png": (
         "Patch colors",
-        "The first three principal components of the foreground's tokens after the last norm, as "
+        "The first three principal components of the foreground's last tokens, as "
         "red, green and blue. In a well-trained model, similar parts of all images have similar "
         "colors. The first component of all tokens divides foreground and background (black).",
     ),

@@ -93,12 +93,14 @@ def feature_extractor(model, layers=None):
         last norm to each block.
     """
     check_backbone(model)
-    if layers is None:
+    if not layers:
         # The head is left out, so that the key of cached features does not depend on it.
         output = representation(model, ("head",))
     else:
-        pooled = [_pooled(model, name) for name in layers]
-        output = pooled[0] if len(pooled) == 1 else keras.layers.Concatenate()(pooled)
+        pooled = [_pooled(model, name) for name in dict.fromkeys(layers)]
+        # The key must not depend on an automatic name, either.
+        join = keras.layers.Concatenate(dtype="float32", name="all_layers")
+        output = pooled[0] if len(pooled) == 1 else join(pooled)
     shape = model.inputs[0].shape
     if len(model.inputs) != 1 or len(shape) != 4 or shape[-1] != 3 or len(output.shape) != 2:
         raise ValueError(
@@ -123,8 +125,10 @@ def _pooled(model, name):
     check_choice("layers", name, token_layer_names(model))
     if has_class_output(model):
         return ClassTokenPooling(**options)(output)
-    cropping = keras.layers.Cropping1D((num_prefix_tokens(model), 0), name=f"{name}_patches")
-    return keras.layers.GlobalAveragePooling1D("channels_last", **options)(cropping(output))
+    crop = keras.layers.Cropping1D(
+        (num_prefix_tokens(model), 0), dtype="float32", name=f"{name}_patches"
+    )
+    return keras.layers.GlobalAveragePooling1D("channels_last", **options)(crop(output))
 
 
 def _as_map(name, tokens, grid):

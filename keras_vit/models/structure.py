@@ -1,5 +1,6 @@
 """Find the backbone, head, blocks, kernels and position embeddings of a model."""
 
+import itertools
 import logging
 import math
 
@@ -156,9 +157,16 @@ def find_blocks(model):
 
 def token_layer_names(model):
     """Return the names of the layers, from the first block on, that return all tokens."""
-    first = find_blocks(model)[0]
-    later = model.layers[model.layers.index(first) :]
-    return tuple(layer.name for layer in later if layer.output.shape == first.output.shape)
+    blocks = find_blocks(model)
+    first, last = (model.layers.index(block) for block in (blocks[0], blocks[-1]))
+
+    def returns_tokens(layer):
+        return getattr(layer.output, "shape", None) == blocks[0].output.shape
+
+    names = [layer.name for layer in model.layers[first:last] if returns_tokens(layer)]
+    # Norms after the last block, but not the decoder of a segmenter.
+    names += [layer.name for layer in itertools.takewhile(returns_tokens, model.layers[last:])]
+    return tuple(names)
 
 
 def has_blocks(model):
@@ -195,8 +203,12 @@ def has_class_output(model):
 
 def num_prefix_tokens(model):
     """Return the number of tokens before the patches: class token and registers."""
-    # The decoder of a segmenter has tokens, too.
-    before = model.layers[: model.layers.index(find_blocks(model)[0])]
+    first = find_blocks(model)[0]
+    num_tokens = first.output.shape[1]
+    if num_tokens is not None:
+        return num_tokens - math.prod(token_grid(model))
+    # For images of any size. The decoder of a segmenter has tokens, too.
+    before = model.layers[: model.layers.index(first)]
     return sum(layer.num_new for layer in before if isinstance(layer, LearnedTokens))
 
 

@@ -85,6 +85,7 @@ def test_cache_of_something_else_is_not_used(cache, model):
 
     assert is_computed()
     assert is_computed(split="test")
+    assert is_computed(layers=["block_0", "encoder_norm"])
     assert is_computed(classes=("cat", "dog"))
     assert is_computed(central_crop_from=12)
     assert is_computed(tiny_model(image_size=12))

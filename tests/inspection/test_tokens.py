@@ -63,8 +63,20 @@ def test_outliers_are_patches_of_twice_the_median():
     np.testing.assert_array_equal(find_outliers(model, norms), expected)
 
 
-def test_tokens_of_a_decoder_are_no_patches():
-    backbone = keras_vit.backbone(vision_transformer(**TINY), ("encoder_norm",), "blocks")
-    model = keras_vit.segmenter(backbone, num_classes=5, head="mask")
-    norms = token_norms(model, images(2, 16, 16, 3))
-    assert find_outliers(model, norms).shape == (2, 2, 16)
+@pytest.mark.parametrize("image_size", [16, None])
+def test_tokens_of_a_decoder_are_not_those_of_patches(image_size):
+    model, batch = vision_transformer(**{**TINY, "image_size": image_size}), images(2, 16, 16, 3)
+    backbone = keras_vit.backbone(model, ("encoder_norm",), "blocks")
+    # The decoder has as many tokens as the encoder.
+    segmenter = keras_vit.segmenter(backbone, num_classes=1, head="mask")
+    assert find_outliers(segmenter, token_norms(segmenter, batch)).shape == (2, 2, 16)
+    colors, _ = patch_colors(segmenter, batch)
+    np.testing.assert_array_equal(colors, patch_colors(model, batch)[0])
+
+
+def test_tokens_that_are_not_finite_have_no_colors():
+    model = vision_transformer(**TINY)
+    weight = model.get_layer("block_1").weights[0]
+    weight.assign(weight * np.nan)
+    colors, is_foreground = patch_colors(model, images(2, 16, 16, 3))
+    assert not colors.any() and not is_foreground.any()
