@@ -155,7 +155,7 @@ def zero_shot(
 
 
 def _with_head(model, old_layers, layers, **changes):
-    """Return a copy of a model with other last layers and changed options.
+    """Return a copy of a model with other last layers, and with changes of its options.
 
     The layers from the first of the names `old_layers` on are left out.
     """
@@ -463,7 +463,7 @@ def keep_frozen(model, new, has_new_head=False):
     twins = {layer.name: layer for layer in new.layers}
     for layer in model.layers:
         twin = twins.get(layer.name)
-        if twin is None or (has_new_head and layer.name in HEAD_LAYERS):
+        if twin is None or (has_new_head and layer.name == "head"):
             continue
         if is_frozen_whole:
             set_trainable(twin, False)
