@@ -73,6 +73,7 @@ from .models.resnet import resnet as resnet
 from .models.surgery import freeze_blocks as freeze_blocks
 from .models.surgery import replace_head as replace_head
 from .models.surgery import resize as resize
+from .models.surgery import zero_shot as zero_shot
 from .models.tuning import enable_lora as enable_lora
 from .models.tuning import merge_lora as merge_lora
 from .models.tuning import quantize as quantize

@@ -78,7 +78,9 @@ def test_surgery(name):
         np.testing.assert_array_equal(to_numpy(back(batch)), to_numpy(model(batch)))
     other = keras_vit.replace_head(model, 5)
     assert not to_numpy(other(images(2, 16, 24, 3))).any()
-    assert other.options == model.options.replace(num_classes=5, projection_dim=None)
+    assert other.options == model.options.replace(
+        num_classes=5, projection_dim=None, unit_norm=False
+    )
     assert not other.get_layer("block_0").trainable
     assert type(other.get_layer("head")) is type(model.get_layer("head"))
     assert masked_patch_predictor(model).output.shape == (None, 24, 512)

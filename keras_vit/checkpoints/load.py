@@ -20,7 +20,7 @@ from keras_vit.core.arguments import as_pair, check_options
 from keras_vit.core.text import LABEL_FILES, imagenet_class_names
 from keras_vit.models.image_model import ImageModel, copy_attributes
 from keras_vit.models.keras_files import WEIGHTS_SUFFIX, load_weights
-from keras_vit.models.options import DEFAULT_IMAGE_SIZE, is_resnet
+from keras_vit.models.options import DEFAULT_IMAGE_SIZE, NO_HEAD_LAYERS, is_resnet
 from keras_vit.models.structure import stored_grid, stored_size
 from keras_vit.models.surgery import resize_by
 from keras_vit.models.variants import builder_name, match_variant, size_differences
@@ -244,7 +244,7 @@ def _build(checkpoint, described, num_classes, overrides):
     if has_new_head:
         options = options.replace(num_classes=num_classes)
         if not is_resnet(options):
-            options = options.replace(representation_size=None, projection_dim=None)
+            options = options.replace(**NO_HEAD_LAYERS)
         text = "%s: its head is replaced by a new head of zeros, for %d classes"
         logger.info(text, checkpoint.path, num_classes)
     _check_overrides(options, overrides)
@@ -324,7 +324,8 @@ def _warn_of_differences(model, checkpoint):
     recorded = describe_checkpoint(checkpoint, num_heads, stored_size(model))
     names = ["classifier_activation"]
     if not is_resnet(options):
-        names += ["activation", "epsilon", "position_embedding", "position_placement"]
+        names += ["activation", "epsilon", "unit_norm"]
+        names += ["position_embedding", "position_placement"]
         # If the pooling is only assumed, a difference says nothing about the file.
         names += ["pooling"] if "pooling" not in checkpoint.options_without_config else []
     for name in names:

@@ -39,7 +39,7 @@ from keras_vit.models.structure import stored_size
 from keras_vit.models.surgery import resize, with_float_kernels
 
 # Options that only this package has, and the values that correspond to models of other projects.
-OWN_OPTIONS = {"position_placement": "stem", "axial": False}
+OWN_OPTIONS = {"position_placement": "stem", "axial": False, "unit_norm": False}
 # Position embeddings that no other project has.
 OWN_EMBEDDINGS = ("learned2d", "relative")
 # Options that an error names if the written file could not be read as a model.

@@ -11,6 +11,7 @@ from .options import VitOptions as VitOptions
 from .surgery import freeze_blocks as freeze_blocks
 from .surgery import replace_head as replace_head
 from .surgery import resize as resize
+from .surgery import zero_shot as zero_shot
 from .tuning import enable_lora as enable_lora
 from .tuning import merge_lora as merge_lora
 from .tuning import quantize as quantize

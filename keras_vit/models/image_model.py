@@ -197,6 +197,11 @@ def zero_head(num_classes, activation=None, distilled=False):
     )
 
 
+def unit_norm():
+    """Return a layer that divides vectors by their Euclidean norms, in float32."""
+    return keras.layers.UnitNormalization(dtype="float32", name="unit_norm")
+
+
 def check_images(images, argument="images"):
     """Raise `ValueError` if the first image of an array has integers or values beyond [-10, 10].
 

@@ -5,13 +5,13 @@ import keras
 from keras_vit.core.arguments import COLOR_LEVELS, TARGETS, check_choice
 from keras_vit.layers import CorruptPatches, PatchEmbedding
 from keras_vit.models.image_model import options_of
-from keras_vit.models.structure import BLOCKS, token_grid, token_stride
+from keras_vit.models.structure import BLOCKS, HEAD_LAYERS, token_grid, token_stride
 
 NUM_COLORS = COLOR_LEVELS**3
 # Rows and columns of a downsized patch.
 CELLS = 4
 # Layers of our models that come after the last LayerNorm of the tokens.
-_AFTER_TOKENS = ("patch_tokens", "pooling", "fc_norm", "projection", "pre_logits", "head")
+_AFTER_TOKENS = ("patch_tokens", "pooling", "fc_norm", *HEAD_LAYERS)
 
 
 def masked_patch_predictor(model, target="mean_color"):

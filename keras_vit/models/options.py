@@ -18,6 +18,9 @@ POSITION_PLACEMENTS = ("stem", "every_layer", "every_layer_shared")
 # Position embeddings that the attention layers compute. They need an image size.
 ATTENTION_EMBEDDINGS = ("rotary", "relative")
 
+# The options of layers before the head that a new head replaces, at their defaults.
+NO_HEAD_LAYERS = {"representation_size": None, "projection_dim": None, "unit_norm": False}
+
 # Kinds of options: sizes, which the name of a variant determines; options that only change
 # training; and options that change how the outputs are computed, but not the outputs.
 SIZE, TRAINING, RUNTIME = ({"kind": kind} for kind in ("size", "training", "runtime"))
@@ -149,6 +152,8 @@ class VitOptions(Options):
         axial: whether each block is an `AxialTransformerBlock`, with attention within rows and then
             within columns of patches. A class token or registers would have no row and no column,
             so they are not allowed, and `pooling` must be `"gap"`, `"map"` or `None`.
+        unit_norm: whether the vector before the head is divided by its Euclidean norm, as in
+            zero-shot classifiers (see `keras_vit.zero_shot`).
 
     Raises:
         ValueError: if an option is unknown, or two options exclude each other.
@@ -197,6 +202,7 @@ class VitOptions(Options):
     final_norm: bool = True
     position_placement: str = "stem"
     axial: bool = False
+    unit_norm: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -217,11 +223,11 @@ class VitOptions(Options):
         )
         yield (
             self.distillation_token
-            and (self.pooling, self.representation_size, self.projection_dim)
-            != ("token", None, None),
+            and (self.pooling, self.representation_size, self.projection_dim, self.unit_norm)
+            != ("token", None, None, False),
             "`distillation_token` needs `pooling='token'`, and neither `representation_size` nor "
-            "`projection_dim`",
-            "pooling representation_size projection_dim",
+            "`projection_dim` nor `unit_norm`",
+            "pooling representation_size projection_dim unit_norm",
         )
         yield (
             self.fc_norm and not (self.pooling == "gap" and self.final_norm),

@@ -24,7 +24,9 @@ from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.tokens import LearnedTokens
 from keras_vit.models.vit import ADDED_POSITIONS, default_grid
 
-HEAD_LAYERS = ("projection", "pre_logits", "head")
+HEAD_LAYERS = ("projection", "pre_logits", "unit_norm", "head")
+# The layers that `zero_shot` replaces.
+ZERO_SHOT_LAYERS = ("unit_norm", "head")
 POSITION_LAYERS = tuple(ADDED_POSITIONS.values())
 BLOCKS = (TransformerBlock, AxialTransformerBlock)
 

@@ -3,9 +3,11 @@
 import contextlib
 import math
 import re
+from collections.abc import Sequence
 
 import keras
 import numpy as np
+import numpy.typing as npt
 from keras import ops
 
 from keras_vit.core.arguments import as_pair, grid_size, is_integer
@@ -24,6 +26,7 @@ from keras_vit.models.image_model import (
     copy_attributes,
     functional,
     image_spec_of,
+    unit_norm,
     zero_head,
 )
 from keras_vit.models.interpolation import (
@@ -32,11 +35,14 @@ from keras_vit.models.interpolation import (
     resize_position_embedding,
     resize_relative_embedding,
 )
+from keras_vit.models.options import NO_HEAD_LAYERS, VitOptions
 from keras_vit.models.structure import (
     BLOCKS,
     HEAD_LAYERS,
     POSITION_LAYERS,
+    ZERO_SHOT_LAYERS,
     check_backbone,
+    find_blocks,
     has_distillation_token,
     is_segmenter,
     named_weights,
@@ -51,7 +57,7 @@ from keras_vit.models.vit import check_grid
 def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     """Make a model with the same backbone and a new linear head, whose weights are zero.
 
-    The layers of a pre-training head (`projection`, `pre_logits`) are dropped. The backbone's
+    The layers before the head (`projection`, `pre_logits`, `unit_norm`) are dropped. The backbone's
     variables are copies: training the new model does not change `model`. Frozen layers and
     variables of the backbone stay frozen, and the new head is trained. If the model has a
     distillation token, the new head has two classifiers.
@@ -77,16 +83,90 @@ def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     check_backbone(model)
     if num_classes and is_segmenter(model):
         raise ValueError("`model` must classify images. Received: a segmenter")
-    model = with_float_kernels(model)
-    new = copy_model(functional(model, representation(model)))
+    layers, changes = [], {}
     if num_classes:
-        head = zero_head(num_classes, distilled=has_distillation_token(new))
-        new = functional(new, head(new.output))
-    keep_frozen(model, new, has_new_head=num_classes > 0)
-    changes = {"num_classes": num_classes, "classifier_activation": None}
-    if hasattr(getattr(model, "options", None), "projection_dim"):
-        changes |= {"representation_size": None, "projection_dim": None}
-    copy_attributes(model, new, keeps_head=False, **changes)
+        layers = [zero_head(num_classes, distilled=has_distillation_token(model))]
+    if isinstance(getattr(model, "options", None), VitOptions):
+        changes = NO_HEAD_LAYERS
+    return _with_head(model, HEAD_LAYERS, layers, num_classes=num_classes, **changes)
+
+
+def zero_shot(
+    model: keras.Model,
+    embeddings: npt.ArrayLike,
+    class_names: Sequence[str] | None = None,
+    scale: float = 100.0,
+    bias: float = 0.0,
+) -> keras.Model:
+    """Make a classifier from an image tower and the text embeddings of the classes.
+
+    The logit of a class is `scale * cosine(image, text) + bias`. The new model is a classifier like
+    any other: it has a layer `unit_norm`, which divides the embedding of an image by its Euclidean
+    norm, and a linear head, whose kernel is `scale` times the normalized text embeddings. So the
+    model can be evaluated, exported and fine-tuned (the kernel and the bias are trained, too). The
+    variables are copies. Frozen layers stay frozen, and the new head is trained.
+
+    For SigLIP, give the scale and the bias of the model, and set `thresholds` of the new model:
+    its probabilities are then sigmoids, with which SigLIP was trained.
+
+    Args:
+        model: a Vision Transformer of this package that returns the embeddings of images: an image
+            tower of CLIP with its projection, or of SigLIP (`num_classes=0`). If the model has a
+            head, the head is replaced.
+        embeddings: array `(classes, width)` of the text tower's outputs, one row per class. For
+            several prompts per class, use the mean of the normalized embeddings.
+        class_names: names of the classes; `None` for no names.
+        scale: factor of the cosine similarity: `exp(logit_scale)` of CLIP and SigLIP, about 100 in
+            the released models of CLIP.
+        bias: number that is added to each logit: `logit_bias` of SigLIP.
+
+    Returns:
+        A model of the class of `model`, not compiled.
+
+    Raises:
+        ValueError: if `embeddings` do not have the width of the model's output, the number of names
+            is not the number of classes, or the model is not a Vision Transformer.
+
+    Reference:
+        Section 3.1.2 of CLIP (arXiv 2103.00020); SigLIP (arXiv 2303.15343). WiSE-FT (arXiv
+        2109.01903) starts fine-tuning from such a linear head.
+
+    Example:
+    >>> tower = keras_vit.ViT_Ti16(num_classes=0, image_size=32, projection_dim=6)
+    >>> texts = np.random.default_rng(0).normal(size=(2, 6))
+    >>> model = keras_vit.zero_shot(tower, texts, ["cat", "dog"])
+    >>> model.output_shape, model.class_names
+    ((None, 2), ('cat', 'dog'))
+    """
+    find_blocks(model)
+    texts, images = np.asarray(embeddings, "float64"), representation(model, ZERO_SHOT_LAYERS)
+    if texts.ndim != 2 or tuple(images.shape) != (None, texts.shape[1]):
+        raise ValueError(
+            "`embeddings` must be (classes, width), with the width of the model's output "
+            f"{tuple(images.shape)}. Received: an array {texts.shape}"
+        )
+    head = zero_head(len(texts))
+    options = {"num_classes": len(texts), "unit_norm": True}
+    new = _with_head(model, ZERO_SHOT_LAYERS, [unit_norm(), head], **options)
+    kernel = scale * (texts / np.linalg.norm(texts, axis=1, keepdims=True)).T
+    head.set_weights([kernel, np.full(len(texts), bias)])
+    new.class_names = class_names
+    return new
+
+
+def _with_head(model, old_layers, layers, **changes):
+    """Return a copy of a model with other last layers, and with changes of its options.
+
+    The layers from the first of the names `old_layers` on are left out.
+    """
+    model = with_float_kernels(model)
+    new = copy_model(functional(model, representation(model, old_layers)))
+    outputs = new.output
+    for layer in layers:
+        outputs = layer(outputs)
+    new = functional(new, outputs)
+    keep_frozen(model, new, has_new_head=bool(layers))
+    copy_attributes(model, new, keeps_head=False, classifier_activation=None, **changes)
     return new
 
 
@@ -383,7 +463,7 @@ def keep_frozen(model, new, has_new_head=False):
     twins = {layer.name: layer for layer in new.layers}
     for layer in model.layers:
         twin = twins.get(layer.name)
-        if twin is None or (has_new_head and layer.name in HEAD_LAYERS):
+        if twin is None or (has_new_head and layer.name == "head"):
             continue
         if is_frozen_whole:
             set_trainable(twin, False)

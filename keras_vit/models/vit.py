@@ -20,7 +20,7 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.layers.normalization import layer_norm
-from keras_vit.models.image_model import ImageModel, follow_dtype, zero_head
+from keras_vit.models.image_model import ImageModel, follow_dtype, unit_norm, zero_head
 from keras_vit.models.options import (
     ATTENTION_EMBEDDINGS,
     DEFAULT_IMAGE_SIZE,
@@ -44,8 +44,8 @@ def vision_transformer(*options: Any, **fields: Any) -> ImageModel:
     The model takes images `(batch, height, width, channels)`, float, in [-1, 1] (see
     `keras_vit.preprocess`), and returns logits `(batch, num_classes)` in float32. Its layers are
     named `patch_embedding`, `class_token`, `position_embedding`, `block_0` ..., `encoder_norm`,
-    `pooling`, `projection`, `pre_logits` and `head`. The layers of a hybrid's ResNet are named
-    `root_conv`, `root_norm`, `root_pool`, `stage_1_unit_1` ...
+    `pooling`, `projection`, `pre_logits`, `unit_norm` and `head`. The layers of a hybrid's ResNet
+    are named `root_conv`, `root_norm`, `root_pool`, `stage_1_unit_1` ...
 
     Args:
         *options: a `keras_vit.models.VitOptions`, or values for the first of its fields.
@@ -196,12 +196,14 @@ def _pool(tokens, o):
 
 
 def _head(outputs, o):
-    """Apply the projection, the hidden tanh layer and the classifier, if there are any."""
+    """Apply the projection, hidden tanh layer, unit norm and classifier, if there are any."""
     dense = functools.partial(keras.layers.Dense, kernel_initializer="lecun_normal", dtype=o.dtype)
     if o.projection_dim is not None:
         outputs = dense(o.projection_dim, use_bias=False, name="projection")(outputs)
     if o.representation_size is not None:
         outputs = dense(o.representation_size, activation="tanh", name="pre_logits")(outputs)
+    if o.unit_norm:
+        outputs = unit_norm()(outputs)
     if not o.num_classes:
         return outputs
     return zero_head(o.num_classes, o.classifier_activation, o.distillation_token)(outputs)

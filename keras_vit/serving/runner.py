@@ -241,7 +241,8 @@ def _in_dtype(model, dtype):
 
     def layer(old):
         # The head and the layer of its logits stay float32.
-        keeps_dtype = old.name in ("head", "logits") or isinstance(old, keras.layers.InputLayer)
+        is_float32 = old.name in ("unit_norm", "head", "logits")
+        keeps_dtype = is_float32 or isinstance(old, keras.layers.InputLayer)
         return copy_layer(old, **({} if keeps_dtype else {"dtype": policy}))
 
     new = copy_model(with_float_kernels(model), layer)

@@ -92,6 +92,7 @@ def test_arrays_of_the_same_shapes_in_other_layers(changes, tmp_path):
         ("classifier_activation", None, "softmax"),
         ("position_embedding", "sincos2d", "none"),
         ("position_placement", "stem", "every_layer_shared"),
+        ("unit_norm", True, False),
     ],
 )
 def test_another_value_of_an_option_is_reported(option, file, model, tmp_path, caplog):

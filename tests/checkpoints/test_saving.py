@@ -116,6 +116,7 @@ OPTIONS = [
     ({"position_embedding": "learned2d"}, ()),
     ({"position_embedding": "none"}, ()),
     ({"classifier_activation": "softmax"}, ()),
+    ({"unit_norm": True}, ()),
     *((options, ()) for options in ABLATIONS.values()),
     ({"patch_size": 1, "resnet_stages": (1, 1), "resnet_width": 32}, ("google",)),
     ({"preactivation": True}, ("big_transfer",)),

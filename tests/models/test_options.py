@@ -41,6 +41,7 @@ OPTIONS = {
     "final_norm": True,
     "position_placement": "stem",
     "axial": False,
+    "unit_norm": True,
     "resnet_stages": (),
     "resnet_width": 32,
 }
