@@ -18,8 +18,8 @@ from tests.fixtures.zero_shot import NAMES, probabilities, texts, tower_and_imag
 
 
 @pytest.fixture(scope="module")
-def tower(tmp_path_factory):
-    return tower_and_images(tmp_path_factory.mktemp("clip"))
+def tower():
+    return tower_and_images()
 
 
 def small_tower(family="siglip", **options):

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def tower(tmp_path_factory):
-    return tower_and_images(tmp_path_factory.mktemp("clip"))
+def tower():
+    return tower_and_images()
 
 
 @pytest.fixture
