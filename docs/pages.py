@@ -33,7 +33,8 @@ JAX and torch: models with random weights give the same outputs within 2e-5 in b
 a file that is read and written again keeps its arrays. Files of open_clip are only read, and tested
 with the real package too. Google's layouts are tested with outputs of the original code, and with
 the names and shapes of the arrays in the published files. Of larger models in the last column, only
-the image tower or the encoder is read. [Weight maps](weight_maps.md) lists the arrays, and
+the image tower or the encoder is read. Files of `torch.save` with the arrays of a `.safetensors`
+layout are read, too. [Weight maps](weight_maps.md) lists the arrays, and
 [Published checkpoints](catalog.md) the files.
 
 """
@@ -145,7 +146,7 @@ def support():
     rows = [
         (
             f"`{row.name}`",
-            f"`{row.suffix or row.file_name or '.safetensors`, `.pth'}`",
+            f"`{row.suffix or row.file_name or '.safetensors'}`",
             ", ".join(row.models),
             ", ".join(row.read_only_models),
         )

@@ -102,8 +102,8 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Assign the matrices of LoRA and the head from a file of `save_adapter` or of peft.
 
     The class names and thresholds of the model are read from the file, or become `None` if peft
-    wrote the file. If the file has no head (peft without `modules_to_save`), the model keeps its
-    head, class names and thresholds.
+    wrote the file. If the file has no head (for example, of a model without a classifier), the
+    model keeps its head, class names and thresholds.
 
     Args:
         model: a model of `keras_vit.enable_lora`, with the layers, rank, alpha and base model of

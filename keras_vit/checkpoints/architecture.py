@@ -105,6 +105,15 @@ def in_order(names):
     return [names.get(str(i)) for i in range(len(names))] if isinstance(names, dict) else names
 
 
+def check_setting(config, name, *allowed):
+    """Raise an error if a setting is not an allowed value; the first of these is the default."""
+    if config.get(name, allowed[0]) not in allowed:
+        raise ValueError(
+            f"`{name}` of the model's configuration must be {' or '.join(map(repr, allowed))}. "
+            f"Received: {name}={config[name]!r}"
+        )
+
+
 def check_recorded(config, names, options):
     """Raise an error if a configuration contradicts the arrays, and so belongs to another model.
 
@@ -117,7 +126,7 @@ def check_recorded(config, names, options):
             value = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
         if value is not None and value != actual:
             raise ValueError(
-                f"`{name}` of the file's config.json must be that of its arrays, {actual}. "
+                f"`{name}` of the model's configuration must be that of its arrays, {actual}. "
                 f"Received: {name}={value!r}"
             )
 
@@ -126,7 +135,24 @@ def check_project(config, keys, project):
     """Raise an error if `config` has none of the `keys` of a project's configurations."""
     if config and not any(config.get(key) for key in keys):
         raise ValueError(
-            f"the config.json next to weights of {project} must be a file of {project}, with "
+            f"the configuration next to weights of {project} must be a file of {project}, with "
             f"{' or '.join(map(repr, keys))}: move the file away to read only the weights. "
-            f"Received: a config.json with {', '.join(map(repr, list(config)[:4]))}"
+            f"Received: a configuration with {', '.join(map(repr, list(config)[:4]))}"
         )
+
+
+def not_square(options):
+    """List the sizes that are not square, for models that support only square sizes.
+
+    See `Format.refused`.
+    """
+    return [name for name in ("image_size", "patch_size") if len({*getattr(options, name)}) > 1]
+
+
+def initial_layer_scale(shape_of, recorded):
+    """Return the recorded initial value of LayerScale, else 1e-5; `None` without LayerScale.
+
+    Files contain the trained factors, but not always their initial value.
+    """
+    has_scale = shape_of("block_0/layer_scale_1/gamma") is not None
+    return (recorded or 1e-5) if has_scale else None

@@ -25,6 +25,7 @@ from keras_vit.checkpoints.configuration import (
     PICKLED_MODEL,
     SHARD_INDEX,
     TF_MODEL,
+    TORCH_SUFFIXES,
     read_configuration,
     read_json,
 )
@@ -40,8 +41,6 @@ NAMES_IN_DIRECTORY = (
     *(MODEL, SHARD_INDEX, OPEN_CLIP_MODEL, TF_MODEL),
     *(PICKLED_MODEL, PICKLED_INDEX, OPEN_CLIP_PICKLED_MODEL),
 )
-# Suffixes of files that `torch.save` writes.
-TORCH_SUFFIXES = (".pth", ".pt", ".bin", ".ckpt")
 # With older versions, a file could run code in spite of `weights_only` (CVE-2025-32434).
 OLDEST_TORCH = (2, 6)
 
@@ -302,13 +301,13 @@ class TorchArchive(FileArchive):
     """
 
     def __init__(self, path):
-        self.path, self.metadata = path, {}
+        self.path = path
         directory = path if path.is_dir() else path.parent
         files, _ = find_files(path, directory, PICKLED_MODEL)
         self.config, self.preprocessor = read_configuration(path)
         self._tensors, self._exit = {}, contextlib.ExitStack()
+        torch = _import_torch()
         for file in files:
-            torch = _import_torch()
             with as_path_error(file):
                 named = list(_named_tensors(_load(torch, file), torch.Tensor, set()))
                 # The elements of a tensor may be one number of the file, repeated.
@@ -375,7 +374,7 @@ def _load(torch, path):
 
 
 def _dtype(name, *flags):
-    """Return the dtype of a number. Other dtypes may have a size that fills the memory."""
+    """Return a numeric dtype; refuse others: one number of `V1000000000` would fill the memory."""
     dtype = np.dtype(name, *flags)
     if dtype.kind not in "biuf":
         raise ValueError(f"a number of NumPy must not have the dtype {dtype}")

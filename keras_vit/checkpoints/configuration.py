@@ -22,6 +22,8 @@ OPEN_CLIP_PREFIX = "open_clip_"
 OPEN_CLIP_MODEL = f"{OPEN_CLIP_PREFIX}{MODEL}"
 OPEN_CLIP_PICKLED_MODEL = f"{OPEN_CLIP_PREFIX}{PICKLED_MODEL}"
 OPEN_CLIP_CONFIG = f"{OPEN_CLIP_PREFIX}config.json"
+# Suffixes of files that `torch.save` writes.
+TORCH_SUFFIXES = (".pth", ".pt", ".bin", ".ckpt")
 PREPROCESSOR = "preprocessor_config.json"
 CONFIGURATION = ("config.json", PREPROCESSOR)
 # transformers 5 writes this file instead of `PREPROCESSOR` if the model also processes texts.
@@ -31,7 +33,7 @@ JSON_FILES = (*CONFIGURATION, PROCESSOR, OPEN_CLIP_CONFIG)
 
 def has_configuration(path):
     """Return whether JSON files may be next to a file of weights of this name."""
-    suffixes = (".safetensors", ".h5", ".bin")
+    suffixes = (".safetensors", ".h5", *TORCH_SUFFIXES)
     return path.suffix in suffixes and not path.name.endswith(".weights.h5")
 
 
@@ -166,7 +168,7 @@ def recorded_images(config, preprocessor, path):
         preprocessor: contents of the `preprocessor_config.json`.
         path: path of the weights, for error messages.
     """
-    timm = _timm_settings(config)
+    timm = _settings_in_config(config)
     recorded = timm or preprocessor
     if not recorded:
         return None
@@ -280,7 +282,7 @@ def _preprocessor(kind, settings, image_spec):
     }
 
 
-def _timm_settings(config):
+def _settings_in_config(config):
     if "model_cfg" in config:
         return _settings_of_open_clip(config.get("preprocess_cfg") or {})
     # Older versions of timm wrote these settings at the top level, without `pretrained_cfg`.
@@ -292,6 +294,11 @@ def _timm_settings(config):
 def _settings_of_open_clip(recorded):
     """Return the settings of timm that prepare images as open_clip does."""
     mode = recorded.get("resize_mode") or "shortest"
+    if mode not in ("shortest", "squash"):
+        raise ValueError(
+            "`resize_mode` of open_clip_config.json must be 'shortest' or 'squash'. "
+            f"Received: resize_mode={mode!r}"
+        )
     is_bilinear = recorded.get("interpolation") == "bilinear"
     return {
         "mean": recorded.get("mean") or OPENAI[0],
@@ -352,7 +359,7 @@ def processed_size(config, preprocessor, path):
     The arguments are those of `recorded_images`.
     """
     is_resizing = preprocessor.get("do_resize") is not False
-    if _timm_settings(config) or not preprocessor.get("size") or not is_resizing:
+    if _settings_in_config(config) or not preprocessor.get("size") or not is_resizing:
         return None
     default = _defaults_of(preprocessor, config, path)
     size, crop, keeps_aspect_ratio = _sizes_of(preprocessor, default)

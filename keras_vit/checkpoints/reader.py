@@ -35,10 +35,10 @@ def open_checkpoint(path, format=None, key=None):
     archive = open_archive(path, [(row.suffix, row.open) for row in FORMATS.values() if row.open])
     try:
         with _path_in_errors(path):
-            # Files of torchvision have a hash in their names.
-            rows = [row for row in CHECKPOINTS if row.url.endswith(f"/{path.name}")]
-            published_images = rows[0].image_spec if rows else None
-            yield CheckpointReader(archive, *recognize(archive, format, key), published_images)
+            # Recognize published files by name: torchvision's names contain a hash.
+            specs = (row.image_spec for row in CHECKPOINTS if row.url.endswith(f"/{path.name}"))
+            published = next(specs, None)
+            yield CheckpointReader(archive, *recognize(archive, format, key), published)
     finally:
         archive.close()
 

@@ -136,8 +136,7 @@ def save_checkpoint(
             ) from error
     _record_thresholds(model, format, files, existing[0], path)
     json_files = [files.get(name, {}) for name in CONFIGURATION] if is_directory else existing
-    size, default = options.image_size, format.image_spec
-    warn_of_lost_preparation(*json_files, path, image_spec, size, default)
+    warn_of_lost_preparation(*json_files, path, image_spec, options.image_size, format.image_spec)
     write_files(path, arrays, files, size_to_record(options))
 
 

@@ -133,7 +133,7 @@ TRANSFORMS = {
     "split_dense": _split("split along the first axis, then each like `dense`", DENSE),
     "split": _split("split along the first axis", IDENTITY),
     "split_without_key": Transform(
-        "first and last third; the second third is masked",
+        "query and value of (query, key, value); the bias of the key is masked",
         lambda shapes, num_heads: (3 * shapes[0][0],),
         lambda array, shapes: np.split(array, 3)[::2],
         lambda values, num_heads: np.concatenate([values[0], 0 * values[0], values[1]]),

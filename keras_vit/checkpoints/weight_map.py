@@ -157,6 +157,29 @@ class Naming:
         return naming
 
 
+def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: name):
+    """Return a function for `Format.find`.
+
+    Args:
+        markers: names of arrays that a file must have, without the prefix.
+        prefixes: possible prefixes of the names.
+        ignored: pattern of the names of arrays that are not part of the model. The default matches
+            nothing.
+        absent: names of arrays that a file must not have, without the prefix.
+        rename: function from a name without the prefix to the name in the weight map.
+    """
+
+    def find(shapes):
+        for prefix in prefixes:
+            names = {name: rename(name.removeprefix(prefix)) for name in shapes}
+            model = {ours for name, ours in names.items() if name.startswith(prefix)}
+            if model.issuperset(markers) and model.isdisjoint(absent):
+                return Naming.of(shapes, names.get, ignored)
+        return None
+
+    return find
+
+
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """A row of a weight map, with the indices filled in, for one array and its variables."""

@@ -80,8 +80,9 @@ class Convert(Command):
         if self.push is not None:
             parse_repository(self.push)
         check_target(find_model(self.source), target, to, self.overwrite)
-        sizes = self.num_classes, self.image_size, self.num_heads
-        model = from_checkpoint(self.source, *sizes, key=self.key)
+        model = from_checkpoint(
+            self.source, self.num_classes, self.image_size, self.num_heads, key=self.key
+        )
         if self.to is None and to in written_formats():
             to = format_for(model, target.suffix)
         if self.quantize is not None:

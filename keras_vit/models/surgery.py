@@ -42,7 +42,7 @@ from keras_vit.models.structure import (
     POSITION_LAYERS,
     ZERO_SHOT_LAYERS,
     check_backbone,
-    find_blocks,
+    has_blocks,
     has_distillation_token,
     is_segmenter,
     named_weights,
@@ -103,8 +103,8 @@ def zero_shot(
     The logit of a class is `scale * cosine(image, text) + bias`. The new model is a classifier like
     any other: it has a layer `unit_norm`, which divides the embedding of an image by its Euclidean
     norm, and a linear head, whose kernel is `scale` times the normalized text embeddings. So the
-    model can be evaluated, exported and fine-tuned (the kernel and the bias are trained, too). The
-    variables are copies. Frozen layers stay frozen, and the new head is trained.
+    model can be evaluated, exported and fine-tuned. The variables are copies. Frozen layers stay
+    frozen, and the new head is trained.
 
     For SigLIP, give the scale and the bias of the model, and set `thresholds` of the new model:
     its probabilities are then sigmoids, with which SigLIP was trained.
@@ -113,7 +113,7 @@ def zero_shot(
         model: a Vision Transformer of this package that returns the embeddings of images: an image
             tower of CLIP with its projection, or of SigLIP (`num_classes=0`). If the model has a
             head, the head is replaced.
-        embeddings: array `(classes, width)` of the text tower's outputs, one row per class. For
+        embeddings: float array `(classes, width)`, the text tower's outputs of any norms. For
             several prompts per class, use the mean of the normalized embeddings.
         class_names: names of the classes; `None` for no names.
         scale: factor of the cosine similarity: `exp(logit_scale)` of CLIP and SigLIP, about 100 in
@@ -138,7 +138,10 @@ def zero_shot(
     >>> model.output_shape, model.class_names
     ((None, 2), ('cat', 'dog'))
     """
-    find_blocks(model)
+    if not has_blocks(model):
+        raise ValueError(
+            f"`model` must be a Vision Transformer. Received: the model {model.name!r}"
+        )
     texts, images = np.asarray(embeddings, "float64"), representation(model, ZERO_SHOT_LAYERS)
     if texts.ndim != 2 or tuple(images.shape) != (None, texts.shape[1]):
         raise ValueError(
@@ -155,9 +158,9 @@ def zero_shot(
 
 
 def _with_head(model, old_layers, layers, **changes):
-    """Return a copy of a model with other last layers, and with changes of its options.
+    """Return a copy of a model with new last layers and changed options.
 
-    The layers from the first of the names `old_layers` on are left out.
+    The layers from the first one named in `old_layers` on are dropped.
     """
     model = with_float_kernels(model)
     new = copy_model(functional(model, representation(model, old_layers)))

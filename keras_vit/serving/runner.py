@@ -240,7 +240,7 @@ def _in_dtype(model, dtype):
     policy = dtype if dtype == "float32" else f"mixed_{dtype}"
 
     def layer(old):
-        # The head and the layer of its logits stay float32.
+        # The unit norm, the head and the layer of its logits stay float32.
         is_float32 = old.name in ("unit_norm", "head", "logits")
         keeps_dtype = is_float32 or isinstance(old, keras.layers.InputLayer)
         return copy_layer(old, **({} if keeps_dtype else {"dtype": policy}))

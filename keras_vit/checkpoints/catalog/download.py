@@ -13,7 +13,7 @@ import zipfile
 
 import keras
 
-from keras_vit.checkpoints.archives import TORCH_SUFFIXES, WRITERS, open_archive
+from keras_vit.checkpoints.archives import NAMES_IN_DIRECTORY, WRITERS, open_archive
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import HUB, fetch_from_hub
@@ -22,6 +22,7 @@ from keras_vit.checkpoints.configuration import (
     JSON_FILES,
     MODEL,
     TF_MODEL,
+    TORCH_SUFFIXES,
     has_configuration,
     read_json,
 )
@@ -40,7 +41,7 @@ def files_of(path):
     if path.is_dir() or path.suffix == ".json":
         directory = path if path.is_dir() else path.parent
         shards = sorted([*directory.glob("*.safetensors"), *directory.glob("*.bin")])
-        return [path, *shards, *(directory / name for name in (MODEL, TF_MODEL, *JSON_FILES))]
+        return [path, *shards, *(directory / name for name in (*NAMES_IN_DIRECTORY, *JSON_FILES))]
     if has_configuration(path):
         return [path, *(path.with_name(name) for name in JSON_FILES)]
     return [path]

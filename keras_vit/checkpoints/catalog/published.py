@@ -341,7 +341,7 @@ HUB_CHECKPOINTS = (
 
 
 def _torchvision(variant, weights, file, image_size, accuracy, resized=None):
-    """Return a row of torchvision, of its own trainings or of SWAG (arXiv 2201.08371).
+    """Return the row of a file that torchvision or SWAG (arXiv 2201.08371) trained.
 
     `resized` is the length of the smaller side of an image before the crop; `None` for no crop of
     this side.
@@ -359,7 +359,7 @@ def _torchvision(variant, weights, file, image_size, accuracy, resized=None):
         activation="gelu",
         accuracy=accuracy,
         source=TORCHVISION_VIT,
-        license="cc-by-nc-4.0" if is_swag else "bsd-3-clause",
+        license="cc-by-nc-4.0" if is_swag else "",
         image_spec=images,
     )
 

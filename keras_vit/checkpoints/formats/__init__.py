@@ -82,7 +82,8 @@ def recognize(archive, format=None, key=None):
             f"`key` must be {keys}: `path` holds the weights of several models. "
             f"Received: key={key!r}, path={str(archive.path)!r}"
         )
-    for prefix, (candidate, naming) in found.items():
+    if found:
+        ((prefix, (candidate, naming)),) = found.items()
         if prefix:
             text = "%s: the weights whose names begin with %r are read"
             logger.info(text, archive.path, prefix)
@@ -90,6 +91,8 @@ def recognize(archive, format=None, key=None):
         return candidate, naming.with_prefix(prefix, others)
     names, model_type = list(archive.shapes), archive.config.get("model_type")
     contents = f", which holds {len(names)} arrays such as {', '.join(names[:4])}"
+    if key is not None:
+        contents += f"; key={key!r}"
     if model_type:
         contents += f"; its config.json has model_type={model_type!r}"
     kinds = "a Vision Transformer or a ResNet of a known layout"
@@ -111,7 +114,7 @@ def _candidates(archive, format):
 def _prefixes(names, key):
     """Return the prefixes of names up to a dot, the shortest first; only those of `key`, if given.
 
-    Prefixes with a number are left out: they are of a block.
+    Leave out prefixes with a number, such as those of blocks.
     """
     prefixes = {name[: dot.end()] for name in names for dot in re.finditer(r"\.", name)}
     prefixes = {prefix for prefix in prefixes if not re.search(r"(^|\.)\d+\.", prefix)}

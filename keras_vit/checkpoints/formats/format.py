@@ -33,8 +33,8 @@ class Format:
             `model_type` of a file are tried first.
         models: the project's names of the models whose files are read and written, for the
             documentation.
-        read_only_models: names of the models whose files are only read; of larger models, only the
-            image tower or the encoder.
+        read_only_models: names of the models whose files are only read. Parts besides the image
+            tower or the encoder are ignored.
         open: `open(path)` returns the archive of a file that no class of `archives` reads.
         restore: `restore(checkpoint, model, has_new_head)` sets attributes of a model that the file
             records, after the weights are loaded.
@@ -105,6 +105,12 @@ class Format:
     def name_in_directory(self):
         """Name of the file of weights in a directory."""
         return self.file_name or f"model{self.suffix}"
+
+    def read_only(self, name, find, read_only_models, **changes):
+        """Return a layout for the same variables; it is read and not written by default."""
+        cleared = {"title": None, "suffix": None, "models": ()}
+        given = {"name": name, "find": find, "read_only_models": read_only_models}
+        return dataclasses.replace(self, **{**cleared, **given, **changes})
 
     @property
     def is_written(self):

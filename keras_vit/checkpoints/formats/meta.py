@@ -3,14 +3,13 @@
 Their names of arrays are nearly those of timm. The functions `find` replace the other names.
 """
 
-import dataclasses
 import functools
 
 from keras_vit.checkpoints.configuration import IMAGENET
 from keras_vit.checkpoints.formats.timm import BLOCK, PRETRAINING, TIMM
 from keras_vit.checkpoints.formats.timm_eva import EVA_ROWS, TIMM_EVA
 from keras_vit.checkpoints.weight_map import Naming, Row, renamer
-from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
+from keras_vit.core.image_spec import ImageSpec
 
 RENAME = renamer(
     [
@@ -61,40 +60,36 @@ def _describe_dinov3(shape_of, config, num_heads):
     return TIMM_EVA.describe(shape_of, config, num_heads).replace(pooling="token")
 
 
-COMMON = {
-    "title": None,
-    "suffix": None,
-    "family": "meta",
-    # Only the number of heads varies between models with the same arrays.
-    "config_options": ("num_heads",),
-    "has_normalizations": False,
-}
-META = dataclasses.replace(
-    TIMM,
-    name="meta",
-    find=_find,
-    models=(),
-    read_only_models=("DINO", "DINOv2", "MAE", "MSN", "iBOT", "DeiT", "DeiT III"),
-    image_spec=ImageSpec("bicubic", True, 224 / 256, True, True, (0, 0), *IMAGENET),
+# Only the number of heads varies between models with the same arrays.
+COMMON = {"family": "meta", "config_options": ("num_heads",), "has_normalizations": False}
+META = TIMM.read_only(
+    "meta",
+    _find,
+    ("DINO", "DINOv2", "MAE", "MSN", "iBOT", "DeiT", "DeiT III"),
+    image_spec=ImageSpec(
+        interpolation="bicubic",
+        antialias=True,
+        crop_share=224 / 256,
+        keeps_aspect_ratio=True,
+        rounds_offset=True,
+        mean=IMAGENET[0],
+        deviation=IMAGENET[1],
+    ),
     **COMMON,
 )
-META_DINOV3 = dataclasses.replace(
-    TIMM_EVA,
-    name="meta_dinov3",
+META_DINOV3 = TIMM_EVA.read_only(
+    "meta_dinov3",
+    functools.partial(_find_dinov3, False),
+    ("DINOv3",),
     rows=DINOV3_ROWS,
-    find=functools.partial(_find_dinov3, False),
     describe=_describe_dinov3,
-    models=(),
-    read_only_models=("DINOv3",),
-    image_spec=ImageSpec("bilinear", True, 1.0, False, False, (0, 0), *IMAGENET),
+    image_spec=ImageSpec(antialias=True, mean=IMAGENET[0], deviation=IMAGENET[1]),
     **COMMON,
 )
 # DINOv3's weights for satellite images, which have another mean, and the 7B model for photos.
-META_DINOV3_UNTIED = dataclasses.replace(
-    META_DINOV3,
-    name="meta_dinov3_untied",
-    find=functools.partial(_find_dinov3, True),
-    read_only_models=("DINOv3 7B", "DINOv3 for satellite images"),
-    image_spec=WHOLE_IMAGE,
+META_DINOV3_UNTIED = META_DINOV3.read_only(
+    "meta_dinov3_untied",
+    functools.partial(_find_dinov3, True),
+    ("DINOv3 7B", "DINOv3 for satellite images"),
     has_normalizations=True,
 )

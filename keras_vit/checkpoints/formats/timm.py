@@ -8,6 +8,7 @@ from keras_vit.checkpoints.architecture import (
     check_recorded,
     grid_of,
     in_order,
+    initial_layer_scale,
     num_registers,
     output_size,
     per_channel,
@@ -252,10 +253,7 @@ def describe_timm(shape_of, config, num_heads):
         qkv_bias=shape_of("block_0/attention/query/bias") is not None,
         patch_bias=shape_of("patch_embedding/projection/bias") is not None,
         qk_norm=query_norm is not None,
-        # The file contains the trained factors, but not their initial value.
-        layer_scale=arguments.get("init_values") or 1e-5
-        if shape_of("block_0/layer_scale_1/gamma")
-        else None,
+        layer_scale=initial_layer_scale(shape_of, arguments.get("init_values")),
         pre_norm=shape_of("pre_norm/gamma") is not None,
         fc_norm=shape_of("fc_norm/gamma") is not None,
         final_norm=any(shape_of(f"{x}_norm/gamma") for x in ("encoder", "fc")),

@@ -1,6 +1,12 @@
 """The layout of timm's `Eva`, for the ViT of DINOv3."""
 
-from keras_vit.checkpoints.architecture import in_order, num_registers, output_size, torch_options
+from keras_vit.checkpoints.architecture import (
+    in_order,
+    initial_layer_scale,
+    num_registers,
+    output_size,
+    torch_options,
+)
 from keras_vit.checkpoints.formats.format import Format
 from keras_vit.checkpoints.formats.timm import (
     BLOCK,
@@ -75,7 +81,7 @@ def _describe(shape_of, config, num_heads):
         position_embedding="rotary",
         qkv_bias=shape_of("block_0/attention/query/bias") is not None,
         key_bias=False,
-        layer_scale=arguments.get("init_values") or 1e-5,
+        layer_scale=initial_layer_scale(shape_of, arguments.get("init_values")),
         gated_mlp=gate is not None,
         fc_norm=shape_of("fc_norm/gamma") is not None,
         epsilon=1e-5,

@@ -1,12 +1,12 @@
 """The layout of torchvision's `VisionTransformer`."""
 
-from keras_vit.checkpoints.architecture import output_size, torch_options
+from keras_vit.checkpoints.architecture import not_square, output_size, torch_options
 from keras_vit.checkpoints.configuration import IMAGENET
 from keras_vit.checkpoints.formats.format import Format
-from keras_vit.checkpoints.formats.transformers.common import finder, not_square
 from keras_vit.checkpoints.weight_map import (
     POSITIONS,
     Row,
+    finder,
     packed,
     renamer,
     torch_layer,
@@ -30,9 +30,8 @@ TORCHVISION_ROWS = (
     *torch_layer("heads.pre_logits.", "pre_logits"),
     *torch_layer("heads.head.", "head"),
 )
-# Patterns of other names, and the names in the weight map. The first two are in older files,
-# and torchvision renames them too. The last is in files of fine-tuned models whose `heads` was
-# replaced by one dense layer.
+# Patterns of other names, and the names in the weight map: MLPs of older versions, and `heads`
+# replaced by one `Linear` layer.
 RENAME = renamer(
     [
         (r"\.mlp\.linear_1\.", ".mlp.0."),
@@ -66,10 +65,15 @@ TORCHVISION = Format(
     # The defaults of torchvision's preset `ImageClassification`. All published weights have this
     # normalization.
     image_spec=ImageSpec(
-        *("bilinear", True, 224 / 256, True),
+        antialias=True,
+        crop_share=224 / 256,
+        keeps_aspect_ratio=True,
         rounds_offset=True,
         mean=IMAGENET[0],
         deviation=IMAGENET[1],
     ),
+    # torchvision resizes position embeddings bicubically with aligned corners, which this package
+    # does not have.
+    interpolation="bilinear",
     refused=not_square,
 )

@@ -55,7 +55,7 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("suffix", [".pth", ".pt", ".bin", ".ckpt"])
+@pytest.mark.parametrize("suffix", [".pt", ".bin", ".ckpt"])
 def test_suffixes(suffix, weights, tmp_path):
     torch.save(weights, tmp_path / f"x{suffix}")
     assert_is_case(tmp_path / f"x{suffix}")
@@ -88,7 +88,7 @@ def test_a_key_chooses_one_of_several_models(weights, tmp_path):
     torch.save({"model": doubled, "model_ema": renamed(weights, "module.")}, tmp_path / "x.pth")
     assert_refused(tmp_path / "x.pth", "`key` must be 'model' or 'model_ema.module'")
     assert_is_case(tmp_path / "x.pth", key="model_ema")
-    assert_refused(tmp_path / "x.pth", "of a known layout", key="ema")
+    assert_refused(tmp_path / "x.pth", "of a known layout.*key='ema'", key="ema")
 
 
 def test_shards_in_a_directory(weights, tmp_path):
@@ -141,19 +141,18 @@ def test_torchscript_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "contents",
+    ("contents", "message"),
     [
-        {"head.weight": torch.ones(1).expand(10**9)},
-        {f"{number}": torch.ones(1000).expand(1, -1)[0] for number in range(3)},
-        {"x": np.void(b"x"), "y": torch.ones(3)},
+        ({"head.weight": torch.ones(1).expand(10**9)}, "more than twice its size"),
+        (dict.fromkeys(map(str, range(100)), torch.ones(1000)), "more than twice its size"),
+        ({"x": np.void(b"x")}, "must not have the dtype"),
+        ({"x": bytearray(10)}, "must not hold a bytearray"),
     ],
-    ids=["one number, repeated", "one array, many times", "a number of an unknown size"],
+    ids=["one number, repeated", "one array, many times", "a number of any size", "bytes"],
 )
-def test_contents_that_would_fill_the_memory(contents, tmp_path):
-    if len(contents) == 3:
-        contents = dict.fromkeys(map(str, range(100)), contents["0"])
+def test_contents_that_would_fill_the_memory(contents, message, tmp_path):
     torch.save(contents, tmp_path / "x.pth")
-    assert_refused(tmp_path / "x.pth", "must be a complete file of arrays")
+    assert_refused(tmp_path / "x.pth", message)
 
 
 def test_dictionaries_that_contain_each_other(weights, tmp_path):

@@ -45,10 +45,10 @@ OTHERS = [
         {"num_attention_heads": 5},
         "`num_heads` must be (a positive divisor|that of)",
     ),
-    ("hf_classifier", {"hidden_size": 1024}, "`hidden_size` of the file's config.json"),
+    ("hf_classifier", {"hidden_size": 1024}, "`hidden_size` of the model's configuration"),
     ("hf_classifier", {"layer_norm_eps": -1}, "`layer_norm_eps` .* between 0 and 1"),
-    ("hf_classifier", {"model_type": "dinov2"}, "`model_type` of the file's config.json"),
-    ("hf_classifier", {"hidden_act": "mish"}, "`hidden_act` of the file's config.json"),
+    ("hf_classifier", {"model_type": "dinov2"}, "`model_type` of the model's configuration"),
+    ("hf_classifier", {"hidden_act": "mish"}, "`hidden_act` of the model's configuration"),
     # DINOv2 computes a square grid from the number of positions.
     ("hf_dinov2_classifier", {"image_size": [16, 64]}, "`image_size` .* square for DINOv2"),
     ("hf_classifier/model.safetensors", BASE, "must be a file of transformers"),

@@ -145,7 +145,8 @@ def test_weights_of_satellite_images_have_another_mean(tmp_path, caplog):
     arrays = write_dinov3(random_model(DINOV3), path)
     arrays |= {f"local_cls_norm.{name}": np.ones(8, "float32") for name in ("weight", "bias")}
     safetensors.numpy.save_file(arrays, path)
-    from_checkpoint(path, num_heads=2)
+    model = from_checkpoint(path, num_heads=2)
+    assert model.image_spec.normalization == IMAGENET
     assert "no file records how images are prepared" in caplog.text
 
 

@@ -120,7 +120,7 @@ def test_preprocessing(settings, spec, folder):
         ("vision_cfg", {"act_kwargs": {"approximate": "tanh"}}, "act_kwargs={'approximate': 'tan"),
         ("vision_cfg", {"norm_kwargs": {"eps": 1e-6}}, "norm_kwargs={'eps': 1e-06}"),
         ("model_cfg", {"embed_dim": 8}, "`embed_dim` .* must be that of its arrays, 24"),
-        ("preprocess_cfg", {"resize_mode": "longest"}, "crop_mode='longest'"),
+        ("preprocess_cfg", {"resize_mode": "longest"}, "`resize_mode` of open_clip_config.json"),
     ],
     ids=str,
 )

@@ -2,17 +2,15 @@
 
 import numpy as np
 
-from keras_vit.checkpoints.architecture import check_recorded, output_size
+from keras_vit.checkpoints.architecture import check_recorded, not_square, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     describe_encoder,
-    finder,
-    not_square,
     settings_of,
     torch_attention,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, Row, torch_layer, torch_norm
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, finder, torch_layer, torch_norm
 
 LAYER = "encoder.layers.{i}"
 PATCHES = "embeddings.patch_embedding.weight"

@@ -10,13 +10,14 @@ import itertools
 from keras_vit.checkpoints.architecture import (
     check_project,
     check_recorded,
+    check_setting,
     in_order,
     logger,
     torch_options,
 )
 from keras_vit.checkpoints.configuration import CONFIGURATION, preprocessor_of
 from keras_vit.checkpoints.formats.format import Format
-from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, torch_layer
+from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, torch_layer
 from keras_vit.models.options import VitOptions
 
 # Names of activations in transformers, and their names in this package. Of several names for the
@@ -58,29 +59,6 @@ def torch_attention(source, target, names):
     pairs = zip(names, (*QUERY_KEY_VALUE, "output"), strict=True)
     layers = [torch_layer(f"{source}{name}.", f"{target}/{ours}") for name, ours in pairs]
     return tuple(itertools.chain(*layers))
-
-
-def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: name):
-    """Return a function for `Format.find`.
-
-    Args:
-        markers: names of arrays that a file must have, without the prefix.
-        prefixes: possible prefixes of the names.
-        ignored: pattern of the names of arrays that are not part of the model. The default matches
-            nothing.
-        absent: names of arrays that a file must not have, without the prefix.
-        rename: function from a name without the prefix to the name in the weight map.
-    """
-
-    def find(shapes):
-        for prefix in prefixes:
-            names = {name: rename(name.removeprefix(prefix)) for name in shapes}
-            model = {ours for name, ours in names.items() if name.startswith(prefix)}
-            if model.issuperset(markers) and model.isdisjoint(absent):
-                return Naming.of(shapes, names.get, ignored)
-        return None
-
-    return find
 
 
 def describe_encoder(shape_of, config, num_heads, defaults, settings=None, **fields):
@@ -148,23 +126,6 @@ def _heads(settings, num_heads, defaults):
         defaults.num_heads,
     )
     return defaults.num_heads
-
-
-def check_setting(config, name, *allowed):
-    """Raise an error if a setting is not an allowed value; the first of these is the default."""
-    if config.get(name, allowed[0]) not in allowed:
-        raise ValueError(
-            f"`{name}` of the file's config.json must be {' or '.join(map(repr, allowed))}. "
-            f"Received: {name}={config[name]!r}"
-        )
-
-
-def not_square(options):
-    """List the sizes that are not square, for models that support only square sizes.
-
-    See `Format.refused`.
-    """
-    return [name for name in ("image_size", "patch_size") if len({*getattr(options, name)}) > 1]
 
 
 def settings_of(options):

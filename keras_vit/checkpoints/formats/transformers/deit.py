@@ -1,7 +1,7 @@
 """The layout of DeiT in transformers, a ViT with a distillation token."""
 
 from keras_vit.checkpoints.architecture import output_size
-from keras_vit.checkpoints.formats.transformers.common import Defaults, finder, transformers_format
+from keras_vit.checkpoints.formats.transformers.common import Defaults, transformers_format
 from keras_vit.checkpoints.formats.transformers.vit import (
     HUGGINGFACE_ROWS,
     PATCHES,
@@ -10,7 +10,7 @@ from keras_vit.checkpoints.formats.transformers.vit import (
     prefixer,
     vit_settings,
 )
-from keras_vit.checkpoints.weight_map import Row, torch_layer
+from keras_vit.checkpoints.weight_map import Row, finder, torch_layer
 
 TOKEN = "embeddings.distillation_token"
 CLASSIFIERS = ("classifier.", "cls_classifier.", "distillation_classifier.")

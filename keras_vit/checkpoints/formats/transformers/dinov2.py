@@ -4,12 +4,15 @@ import functools
 
 import numpy as np
 
-from keras_vit.checkpoints.architecture import check_recorded, num_registers, output_size
+from keras_vit.checkpoints.architecture import (
+    check_recorded,
+    not_square,
+    num_registers,
+    output_size,
+)
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     describe_encoder,
-    finder,
-    not_square,
     settings_of,
     torch_attention,
     transformers_format,
@@ -22,7 +25,7 @@ from keras_vit.checkpoints.formats.transformers.vit import (
     PROJECTIONS,
     prefixer,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, Row, packed, torch_layer, torch_norm
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, finder, packed, torch_layer, torch_norm
 from keras_vit.core.arguments import as_pair
 
 REGISTERS = "register_tokens/tokens"

@@ -3,18 +3,21 @@
 import dataclasses
 import re
 
-from keras_vit.checkpoints.architecture import check_recorded, num_registers, output_size
+from keras_vit.checkpoints.architecture import (
+    check_recorded,
+    check_setting,
+    num_registers,
+    output_size,
+)
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    check_setting,
     describe_encoder,
-    finder,
     settings_of,
     torch_attention,
     transformers_format,
 )
 from keras_vit.checkpoints.formats.transformers.dinov2 import unused_tokens
-from keras_vit.checkpoints.weight_map import Row, torch_layer, torch_norm
+from keras_vit.checkpoints.weight_map import Row, finder, torch_layer, torch_norm
 from keras_vit.core.arguments import ROTARY_BASE
 
 LAYER = "layer.{i}"

@@ -9,7 +9,7 @@ as models with one grid, by default a square grid.
 import functools
 import math
 
-from keras_vit.checkpoints.architecture import grid_of
+from keras_vit.checkpoints.architecture import check_setting, grid_of, not_square
 from keras_vit.checkpoints.configuration import naflex_preprocessor_of, preprocessor_of
 from keras_vit.checkpoints.formats.transformers.clip import (
     BLOCK_ROWS,
@@ -21,9 +21,7 @@ from keras_vit.checkpoints.formats.transformers.clip import (
 )
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    check_setting,
     describe_encoder,
-    not_square,
     settings_of,
     transformers_format,
 )

@@ -3,14 +3,13 @@
 `save_pretrained(..., safe_serialization=True)` wrote the same arrays to `model.safetensors`.
 """
 
-import dataclasses
 import functools
 
+from keras_vit.checkpoints.architecture import not_square
 from keras_vit.checkpoints.configuration import TF_MODEL
-from keras_vit.checkpoints.formats.transformers.common import finder, not_square
 from keras_vit.checkpoints.formats.transformers.deit import HUGGINGFACE_DEIT
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE
-from keras_vit.checkpoints.weight_map import Row, renamer
+from keras_vit.checkpoints.weight_map import Row, finder, renamer
 
 MODEL_NAMES = {True: "tf_vi_t_for_image_classification", False: "tf_vi_t_model"}
 LAYER = "encoder/layer_._{i}/"
@@ -69,17 +68,17 @@ def _configure(options, *metadata):
     return files
 
 
-def _layout(layout, find, **fields):
+def _layout(layout, find, read_only_models, **fields):
     """Return the `Format` of a model, given its `Format` in PyTorch; it is only read by default."""
-    read_only = {"title": None, "suffix": None, "models": (), "file_name": TF_MODEL}
-    return dataclasses.replace(
-        layout,
-        name=layout.name.replace("huggingface", "huggingface_tf"),
+    return layout.read_only(
+        layout.name.replace("huggingface", "huggingface_tf"),
+        find,
+        read_only_models,
         # Names without the prefix of layer and model, and without the suffix `:0`.
         rows=tuple(map(_tensorflow_row, layout.rows)),
-        find=find,
         describe=functools.partial(_describe, layout),
-        **{**read_only, **fields},
+        file_name=TF_MODEL,
+        **fields,
     )
 
 
@@ -90,19 +89,15 @@ _find_deit = finder([MARKER, TOKEN], ("",), "decoder/|embeddings/mask_token$", r
 HUGGINGFACE_TF = _layout(
     HUGGINGFACE,
     _find_vit,
+    (),
     title="`huggingface_tf`: `tf_model.h5`, all under their layer and the name of the model",
     suffix=".h5",
     models=("TFViTModel", "TFViTForImageClassification"),
-    read_only_models=(),
     written_name=_written_name,
     configure=_configure,
     refused=lambda options: [name for name in not_square(options) if name == "image_size"],
 )
-VIT_MAE_TF = _layout(
-    VIT_MAE, _find_vit, read_only_models=("TFViTMAEModel", "TFViTMAEForPreTraining")
-)
+VIT_MAE_TF = _layout(VIT_MAE, _find_vit, ("TFViTMAEModel", "TFViTMAEForPreTraining"))
 DEIT_TF = _layout(
-    HUGGINGFACE_DEIT,
-    _find_deit,
-    read_only_models=tuple(f"TF{name}" for name in HUGGINGFACE_DEIT.models),
+    HUGGINGFACE_DEIT, _find_deit, tuple(f"TF{name}" for name in HUGGINGFACE_DEIT.models)
 )

@@ -1,16 +1,21 @@
 """The layouts of ViT in transformers, and of ViT-MSN and ViT-MAE, which have the same arrays."""
 
-from keras_vit.checkpoints.architecture import grid_of, output_size
+from keras_vit.checkpoints.architecture import check_setting, grid_of, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    check_setting,
     describe_encoder,
-    finder,
     settings_of,
     torch_attention,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, Row, renamer, torch_layer, torch_norm
+from keras_vit.checkpoints.weight_map import (
+    POSITIONS,
+    Row,
+    finder,
+    renamer,
+    torch_layer,
+    torch_norm,
+)
 from keras_vit.core.arguments import as_pair
 
 LAYER = "encoder.layer.{i}"
