@@ -1,6 +1,5 @@
 """Read and write files of named arrays. Only `torch.load(weights_only=True)` unpickles."""
 
-import argparse
 import contextlib
 import json
 import math
@@ -43,6 +42,8 @@ NAMES_IN_DIRECTORY = (
 )
 # With older versions, a file could run code in spite of `weights_only` (CVE-2025-32434).
 OLDEST_TORCH = (2, 6)
+# Greatest number of dictionaries in each other in which weights are searched.
+MAX_NESTED = 8
 
 
 def open_archive(path, openers=()):
@@ -355,10 +356,9 @@ def _load(torch, path):
         if any(program.find(b"\nbytearray\n") >= 0 for program in pickles):
             raise ValueError("it must not hold a bytearray")
     # Training scripts store their arguments, and numbers of NumPy.
-    scalar = np.float64(0).__reduce__()[0]
-    allowed = [argparse.Namespace, (_dtype, "numpy.dtype")]
-    allowed += [(scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
-    allowed += [type(np.dtype(kind)) for kind in "?bBhHiIlLqQefd"]
+    names = ("argparse.Namespace", "numpy.dtype")
+    names += tuple(f"numpy.{core}.multiarray.scalar" for core in ("core", "_core"))
+    allowed = [(_Ignored, name) for name in names]
     with torch.serialization.safe_globals(allowed):
         try:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
@@ -373,23 +373,24 @@ def _load(torch, path):
             ) from error
 
 
-def _dtype(name, *flags):
-    """Return a numeric dtype; refuse others: one number of `V1000000000` would fill the memory."""
-    dtype = np.dtype(name, *flags)
-    if dtype.kind not in "biuf":
-        raise ValueError(f"a number of NumPy must not have the dtype {dtype}")
-    return dtype
+class _Ignored:
+    """Stands for an object that is not needed, because making it could crash or fill the memory."""
+
+    def __init__(self, *arguments):
+        """Ignore the arguments of the object."""
+
+    def __setstate__(self, state):
+        """Ignore the state of the object."""
 
 
-def _named_tensors(contents, kind, seen, name=None):
+def _named_tensors(contents, kind, seen, parts=()):
     """Generate the names and arrays of nested dictionaries, each dictionary once."""
     if isinstance(contents, kind) and contents.ndim:
-        yield name, contents
-    elif isinstance(contents, Mapping) and id(contents) not in seen:
+        yield ".".join(parts), contents
+    elif isinstance(contents, Mapping) and id(contents) not in seen and len(parts) < MAX_NESTED:
         seen.add(id(contents))
         for key, value in contents.items():
-            full_name = str(key) if name is None else f"{name}.{key}"
-            yield from _named_tensors(value, kind, seen, full_name)
+            yield from _named_tensors(value, kind, seen, (*parts, str(key)))
 
 
 def _check_size(path, sizes):

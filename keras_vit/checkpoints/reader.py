@@ -73,7 +73,7 @@ class CheckpointReader:
         self.naming = naming
         self.archive = archive
         files = archive.config, archive.preprocessor, archive.path
-        recorded = recorded_images(*files) or published_images
+        recorded = recorded_images(*files) if format.config_files else published_images
         self.processed_size = processed_size(*files)
         self.records_images = recorded is not None
         self.image_spec = recorded or format.image_spec

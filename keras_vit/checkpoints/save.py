@@ -19,7 +19,6 @@ from keras_vit.checkpoints.configuration import (
     PROCESSOR,
     SHARD_INDEX,
     TF_MODEL,
-    has_configuration,
     read_configuration,
     recorded_images,
     warn_of_lost_preparation,
@@ -106,7 +105,7 @@ def save_checkpoint(
     check_finite(model, dtype="float32")
     is_directory = path.suffix != format.suffix
     # A file that is written without JSON files will be read with the JSON files next to it.
-    uses_existing = has_configuration(path) and not is_directory
+    uses_existing = format.config_files and not is_directory
     existing = read_configuration(path) if uses_existing else ({}, {})
     image_spec = image_spec_of(model)
     recorded = image_spec

@@ -151,7 +151,13 @@ def zero_shot(
     head = zero_head(len(texts))
     options = {"num_classes": len(texts), "unit_norm": True}
     new = _with_head(model, ZERO_SHOT_LAYERS, [unit_norm(), head], **options)
-    kernel = scale * (texts / np.linalg.norm(texts, axis=1, keepdims=True)).T
+    norms = np.linalg.norm(texts, axis=1, keepdims=True)
+    kernel = scale * (texts / np.where(norms > 0, norms, np.nan)).T
+    if not np.isfinite(kernel).all():
+        raise ValueError(
+            "`embeddings` and `scale` must be finite, and no row of `embeddings` may be zero. "
+            f"Received: scale={scale}, rows of the norms {norms.min()} to {norms.max()}"
+        )
     head.set_weights([kernel, np.full(len(texts), bias)])
     new.class_names = class_names
     return new

@@ -48,6 +48,13 @@ def test_probabilities_at_the_scale_of_released_models(tower):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("changes", [{"embeddings": np.zeros((3, 8))}, {"scale": np.nan}], ids=str)
+def test_embeddings_without_a_direction_are_refused(changes):
+    arguments = {"embeddings": embeddings(), **changes}
+    with pytest.raises(ValueError, match="must be finite, and no row"):
+        zero_shot(small_tower(), **arguments)
+
+
 def test_logits_of_siglip():
     """The scale times the cosine of the angle, and a bias."""
     model, batch, text = small_tower(), images(4, 16, 16, 3), embeddings()
@@ -150,7 +157,7 @@ def test_the_norm_is_computed_in_float32():
         (lambda: zero_shot(small_tower(), embeddings(), NAMES[:2]), "names 3 classes"),
         (
             lambda: zero_shot(resnet((1,), 32, num_classes=0, image_size=16), embeddings()),
-            "a ResNet has no attention",
+            "must be a Vision Transformer",
         ),
         (lambda: zero_shot(small_tower("deit"), embeddings(width=16)), "nor `unit_norm`"),
     ],

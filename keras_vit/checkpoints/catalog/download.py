@@ -1,6 +1,7 @@
 """Find or download weights, given a path, an address, or a name of the catalog or of AugReg."""
 
 import base64
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -40,7 +41,7 @@ def files_of(path):
     """List the files that are read for a model, `path` first; some of them may not exist."""
     if path.is_dir() or path.suffix == ".json":
         directory = path if path.is_dir() else path.parent
-        shards = sorted([*directory.glob("*.safetensors"), *directory.glob("*.bin")])
+        shards = sorted([*directory.glob("*.safetensors"), *directory.glob("pytorch_model*.bin")])
         return [path, *shards, *(directory / name for name in (*NAMES_IN_DIRECTORY, *JSON_FILES))]
     if has_configuration(path):
         return [path, *(path.with_name(name) for name in JSON_FILES)]
@@ -163,4 +164,6 @@ def _check_complete(path):
     elif path.suffix == ".keras":
         zipfile.ZipFile(path).close()
     elif path.suffix in (*WRITERS, *TORCH_SUFFIXES):
-        open_archive(path).close()
+        # Keep the file if torch is missing: loading it will raise the same error.
+        with contextlib.suppress(ImportError):
+            open_archive(path).close()

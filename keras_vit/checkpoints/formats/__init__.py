@@ -3,9 +3,11 @@
 The table does not need Keras.
 """
 
+import itertools
 import re
 
 from keras_vit.checkpoints.architecture import logger
+from keras_vit.checkpoints.archives import MAX_NESTED
 from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER
 from keras_vit.checkpoints.formats.big_vision import BIG_VISION
 from keras_vit.checkpoints.formats.google import GOOGLE
@@ -29,6 +31,8 @@ from keras_vit.checkpoints.formats.transformers.tensorflow import (
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE, VIT_MSN
 from keras_vit.core.arguments import check_choice, path_error
 
+# Fewer arrays are no model.
+FEWEST_ARRAYS = 8
 # To add a layout, define its `Format` in a new file of this folder, and add it to this table. The
 # first layout whose `find` recognizes the arrays of a file is used.
 FORMATS = {
@@ -63,15 +67,10 @@ def recognize(archive, format=None, key=None):
     if format is not None:
         check_choice("format", format, tuple(name for name, row in FORMATS.items() if row.find))
     candidates, found = _candidates(archive, format), {}
-    for prefix in _prefixes(archive.shapes, key):
+    for prefix, shapes in _parts(archive.shapes, key).items():
         # A layout may also fit the names in a part of the model, such as those after "vit.".
         if any(prefix.startswith(outer) for outer in found):
             continue
-        shapes = {
-            name.removeprefix(prefix): shape
-            for name, shape in archive.shapes.items()
-            if name.startswith(prefix)
-        }
         namings = ((candidate, candidate.find(shapes)) for candidate in candidates)
         fitting = next((pair for pair in namings if pair[1] is not None), None)
         if fitting is not None:
@@ -84,13 +83,14 @@ def recognize(archive, format=None, key=None):
         )
     if found:
         ((prefix, (candidate, naming)),) = found.items()
-        if prefix:
-            text = "%s: the weights whose names begin with %r are read"
-            logger.info(text, archive.path, prefix)
         others = [name for name in archive.shapes if not name.startswith(prefix)]
+        if prefix:
+            text = "%s: only the %d arrays whose names begin with %r are read"
+            count = len(archive.shapes) - len(others)
+            logger.info(text, archive.path, count, prefix)
         return candidate, naming.with_prefix(prefix, others)
     names, model_type = list(archive.shapes), archive.config.get("model_type")
-    contents = f", which holds {len(names)} arrays such as {', '.join(names[:4])}"
+    contents = f", which holds {len(names)} arrays such as {', '.join(names[:4]):.200}"
     if key is not None:
         contents += f"; key={key!r}"
     if model_type:
@@ -111,13 +111,18 @@ def _candidates(archive, format):
     )
 
 
-def _prefixes(names, key):
-    """Return the prefixes of names up to a dot, the shortest first; only those of `key`, if given.
+def _parts(shapes, key):
+    """Return the shapes of the arrays after each prefix of names, the shortest prefix first.
 
-    Leave out prefixes with a number, such as those of blocks.
+    A prefix ends with a dot. Leave out prefixes with a number, such as those of blocks, and, if
+    there is a `key`, prefixes that do not begin with it.
     """
-    prefixes = {name[: dot.end()] for name in names for dot in re.finditer(r"\.", name)}
-    prefixes = {prefix for prefix in prefixes if not re.search(r"(^|\.)\d+\.", prefix)}
-    if key is not None:
-        return sorted((p for p in prefixes if p.startswith(f"{key}.")), key=len)
-    return ["", *sorted(prefixes, key=len)]
+    parts = {"": shapes} if key is None else {}
+    for name, shape in shapes.items():
+        for dot in itertools.islice(re.finditer(r"\.", name), MAX_NESTED):
+            prefix = name[: dot.end()]
+            is_of_block = re.search(r"(^|\.)\d+\.", prefix)
+            if prefix.startswith(f"{key}.") if key is not None else not is_of_block:
+                parts.setdefault(prefix, {})[name.removeprefix(prefix)] = shape
+    large = {prefix: part for prefix, part in parts.items() if len(part) >= FEWEST_ARRAYS}
+    return dict(sorted(large.items(), key=lambda item: len(item[0])))

@@ -6,7 +6,7 @@ Their names of arrays are nearly those of timm. The functions `find` replace the
 import functools
 
 from keras_vit.checkpoints.configuration import IMAGENET
-from keras_vit.checkpoints.formats.timm import BLOCK, PRETRAINING, TIMM
+from keras_vit.checkpoints.formats.timm import BLOCK, DINO_HEAD, PRETRAINING, TIMM
 from keras_vit.checkpoints.formats.timm_eva import EVA_ROWS, TIMM_EVA
 from keras_vit.checkpoints.weight_map import Naming, Row, renamer
 from keras_vit.core.image_spec import ImageSpec
@@ -42,9 +42,19 @@ LOCAL_NORM = "local_cls_norm.weight"
 
 
 def _find(shapes):
-    naming = Naming.of(shapes, RENAME, PRETRAINING)
+    has_dino_head = any(name.startswith(DINO_HEAD) for name in shapes)
+    naming = Naming.of(shapes, RENAME, PRETRAINING + r"|head\." * has_dino_head)
     markers = {"patch_embed.proj.weight", "pos_embed", "blocks.0.norm1.weight"}
     return naming if markers <= naming.shapes.keys() else None
+
+
+def _prefix_rows(num_tokens, shape_of):
+    """Return the possible numbers of positions before those of the patches.
+
+    Models with registers have a position for the class token only.
+    """
+    has_registers = shape_of("register_tokens/tokens") is not None
+    return (1,) if has_registers else TIMM.prefix_rows(num_tokens, shape_of)
 
 
 def _find_dinov3(has_local_norm, shapes):
@@ -61,7 +71,7 @@ def _describe_dinov3(shape_of, config, num_heads):
 
 
 # Only the number of heads varies between models with the same arrays.
-COMMON = {"family": "meta", "config_options": ("num_heads",), "has_normalizations": False}
+COMMON = {"family": "meta", "config_options": ("num_heads",)}
 META = TIMM.read_only(
     "meta",
     _find,
@@ -75,6 +85,7 @@ META = TIMM.read_only(
         mean=IMAGENET[0],
         deviation=IMAGENET[1],
     ),
+    prefix_rows=_prefix_rows,
     **COMMON,
 )
 META_DINOV3 = TIMM_EVA.read_only(
@@ -91,5 +102,4 @@ META_DINOV3_UNTIED = META_DINOV3.read_only(
     "meta_dinov3_untied",
     functools.partial(_find_dinov3, True),
     ("DINOv3 7B", "DINOv3 for satellite images"),
-    has_normalizations=True,
 )

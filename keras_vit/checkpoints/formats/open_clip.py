@@ -1,5 +1,7 @@
 """The layouts of the image towers of open_clip: OpenAI's CLIP, and models of timm."""
 
+import re
+
 from keras_vit.checkpoints.architecture import (
     check_project,
     check_recorded,
@@ -88,7 +90,8 @@ def _find_timm_tower(shapes):
     names = [name for name in shapes if name.startswith(TRUNK)]
     if find_timm({name.removeprefix(TRUNK): shapes[name] for name in names}) is None:
         return None
-    return Naming.of(shapes, lambda name: name.removeprefix(TRUNK))
+    # The head of timm would be a projection. It keeps its name, which is an error.
+    return Naming.of(shapes, lambda name: re.sub(r"^trunk\.(?!head\.)", "", name))
 
 
 def _describe_timm_tower(shape_of, config, num_heads):

@@ -214,9 +214,12 @@ UNSUPPORTED = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_
 # Patterns of the names of arrays that pre-training needs, which only the files of the original
 # repositories have: mask token, decoder (MAE), and heads (DINO, iBOT, DINOv2 and MSN).
 PRETRAINING = (
-    r"mask_token$|decoder_|dino_|ibot_|head\.(mlp|last_layer)|fc\.\w+\.|pred(ictor)?\.|prototypes"
+    r"mask_token$|masked_embed$|decoder_(embed|blocks|norm|pred|pos_embed)|(dino|ibot)_head\.|"
+    r"fc\.(fc|bn)\d\.|prototypes$"
 )
-ORIGINAL = rf"{PRETRAINING}|(register|storage)_tokens$|blocks\.\d+\.\d+\."
+# The last layer of DINO's head. A classifier of another project has a head without it.
+DINO_HEAD = "head.last_layer."
+ORIGINAL = rf"{PRETRAINING}|{DINO_HEAD}|(register|storage)_tokens$|blocks\.\d+\.\d+\."
 
 
 def find_timm(shapes):
