@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.sources.patterns import files_of, numbers_of
+from keras_vit.data.sources.source import from_arrays
 
 
 def find_columns(schema, where, label=""):
@@ -29,21 +30,20 @@ def find_columns(schema, where, label=""):
     import pyarrow
 
     def is_label(kind):
-        is_text = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
-        return is_text or pyarrow.types.is_integer(kind)
+        types = pyarrow.types
+        return types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)
 
     chosen = []
-    for usual, is_such in (("image", holds_images), (label or "label", is_label)):
+    images = "image", holds_images, "the bytes of images"
+    for usual, is_such, contents in (images, (label or "label", is_label, "texts or integers")):
         names = [name for name in schema.names if is_such(schema.field(name).type)]
-        if usual in names or (len(names) == 1 and not (label and usual == label)):
-            chosen.append(usual if usual in names else names[0])
-            continue
-        raise ValueError(
-            f"A table must have a column {usual!r} with "
-            f"{'the bytes of images' if is_such is holds_images else 'texts or integers'}, or only "
-            "one such column; `#COLUMN` at the end of the name chooses the labels. "
-            f"Received: {where}, with {', '.join(f'{f.name} ({f.type})' for f in schema)}"
-        )
+        if usual not in names and (len(names) != 1 or usual == label):
+            raise ValueError(
+                f"A table must have a column {usual!r}, or only one column, with {contents}; "
+                "`#COLUMN` at the end of the name chooses the column of labels. "
+                f"Received: {where}, with {', '.join(f'{f.name} ({f.type})' for f in schema)}"
+            )
+        chosen.append(usual if usual in names else names[0])
     return *chosen, recorded_class_names(schema, chosen[1])
 
 
@@ -88,31 +88,36 @@ def choose_examples(present, split, read_labels, names=None):
     files, turns = files_of(present, split)
     all_files = itertools.chain(*present.values())
     labels = {file: read_labels(file) for file in (files if names else all_files)}
+    found = set().union(*labels.values()) - {None}
     if not names:
-        found = set().union(*labels.values()) - {None}
-        if any(isinstance(label, str) for label in found):
-            names = sorted(map(str, found))
-            labels = {f: [v if v is None else str(v) for v in labels[f]] for f in labels}
-        else:
-            names = [str(number) for number in range(max(found, default=-1) + 1)]
-    index = {name: number for number, name in enumerate(names)} | {None: -1}
-    counts = [len(labels[file]) for file in files]
-    values = (value for file in files for value in labels[file])
-    numbered = np.array([index.get(v, -1 if isinstance(v, str) else v) for v in values], "int64")
+        is_text = any(isinstance(label, str) for label in found)
+        names = sorted(found, key=str) if is_text else range(max(found, default=-1) + 1)
+    index = {name: number for number, name in enumerate(names)}
+    values = [index.get(v, v if isinstance(v, int) else -1) for f in files for v in labels[f]]
     # Without clipping, the cast to int32 would turn 2**32 into the valid label 0.
-    numbered = np.clip(numbered, -1, np.iinfo("int32").max).astype("int32")
-    return files, counts, numbers_of(files, turns, counts), numbered, tuple(names)
+    numbered = np.clip(values, -1, np.iinfo("int32").max).astype("int32")
+    counts = [len(labels[file]) for file in files]
+    return files, counts, numbers_of(files, turns, counts), numbered, tuple(map(str, names))
 
 
-def reading(read):
-    """Return a function as `Source.read` for payloads that are the numbers of examples.
+def numbered_source(read, find_id, labels, names, numbers, shard, **options):
+    """Return a `Source` whose payloads are the numbers of the examples.
 
     Args:
         read: function from the number of an example to the bytes of its image.
+        find_id: as in `Source`.
+        labels: as from `choose_examples`.
+        names: as from `choose_examples`.
+        numbers: as from `choose_examples`.
+        shard: as in `load`.
+        **options: as in `Source`.
     """
 
     def read_payload(payload):
         encoded = tf.py_function(lambda number: read(int(number.numpy())), [payload], tf.string)
         return tf.ensure_shape(encoded, ())
 
-    return read_payload
+    options |= {"read": read_payload, "all_labels": labels}
+    payloads, numbers = np.arange(len(labels)).astype("S"), np.concatenate(numbers)
+    indices = numbers[shard[0] :: shard[1]]
+    return from_arrays(payloads, labels, names, find_id, indices, **options)

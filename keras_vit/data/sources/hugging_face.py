@@ -4,8 +4,8 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.data.sources.examples import bytes_of, choose_examples, find_columns, reading
-from keras_vit.data.sources.source import from_arrays, numbered_ids
+from keras_vit.data.sources.examples import bytes_of, choose_examples, find_columns, numbered_source
+from keras_vit.data.sources.source import numbered_ids
 from keras_vit.data.sources.splits import SPLIT_NAMES
 
 
@@ -34,9 +34,8 @@ def hugging_face(name, split, shard=(0, 1)):
     if any((path / file).is_file() for file in ("state.json", "dataset_dict.json")):
         splits = datasets.load_from_disk(path, keep_in_memory=False)
     else:
-        splits = datasets.load_dataset(
-            str(path) if path.exists() else name, config or None, keep_in_memory=False
-        )
+        name = str(path) if path.exists() else name
+        splits = datasets.load_dataset(name, config or None, keep_in_memory=False)
     if isinstance(splits, datasets.Dataset):
         splits = {"train": splits}
     present = {key: [n for n in known if n in splits] for key, known in SPLIT_NAMES.items()}
@@ -54,17 +53,9 @@ def hugging_face(name, split, shard=(0, 1)):
     def read(number):
         table = int(np.searchsorted(starts, number, side="right")) - 1
         value = tables[table][int(number - starts[table])][image][0].as_py()
-        has_bytes = not isinstance(value, dict) or value["bytes"]
-        return bytes_of(value) if has_bytes else pathlib.Path(value["path"]).read_bytes()
+        return bytes_of(value) or pathlib.Path(value["path"]).read_bytes()
 
-    return from_arrays(
-        np.arange(sum(counts)).astype("S"),
-        labels,
-        names,
-        numbered_ids(files, starts[:-1]),
-        np.concatenate(numbers)[shard[0] :: shard[1]],
-        read=reading(read),
-        all_labels=labels,
-        record_files=tuple(f["filename"] for split in files for f in splits[split].cache_files),
-        has_no_splits=[*present] == ["train"],
-    )
+    paths = tuple(file["filename"] for name in files for file in splits[name].cache_files)
+    options = {"record_files": paths, "has_no_splits": [*present] == ["train"]}
+    find_id = numbered_ids(files, starts[:-1])
+    return numbered_source(read, find_id, labels, names, numbers, shard, **options)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_vit.data.sources.examples import bytes_of, choose_examples, find_columns
 from keras_vit.data.sources.folder import short_names
 from keras_vit.data.sources.patterns import find_files
-from keras_vit.data.sources.source import SHUFFLE_BUFFER, Source, numbered_ids
+from keras_vit.data.sources.source import Source, numbered_ids
 
 _PARQUET = re.compile(r".*\.(parquet|pq)", re.IGNORECASE)
 # Number of rows to read at once.
@@ -36,12 +36,14 @@ def parquet(name, split, shard=(0, 1)):
     Raises:
         ValueError: as `find_files` and `find_columns`, or if the columns of the files differ.
     """
+    import pyarrow.dataset
     import pyarrow.parquet
 
     pattern, _, label = name.partition("#")
     present, options = find_files(pattern, "parquet", _PARQUET)
     all_files = [*itertools.chain(*present.values())]
-    schemas = ((file, pyarrow.parquet.read_schema(file)) for file in all_files)
+    # Errors of `pyarrow.dataset` name the file.
+    schemas = ((file, pyarrow.dataset.dataset(file, format="parquet").schema) for file in all_files)
     columns = {find_columns(schema, repr(file), label) for file, schema in schemas}
     if len(columns) > 1:
         raise ValueError(
@@ -54,10 +56,9 @@ def parquet(name, split, shard=(0, 1)):
         return pyarrow.parquet.read_table(file, columns=[label])[label].to_pylist()
 
     files, counts, numbers, labels, names = choose_examples(present, split, read_labels, names)
-    if len(files) >= shard[1]:
-        numbers = np.concatenate(numbers[shard[0] :: shard[1]])
-    else:
-        numbers = np.concatenate(numbers)[shard[0] :: shard[1]]
+    own_files, own_rows = (shard, (0, 1)) if len(files) >= shard[1] else ((0, 1), shard)
+    own = slice(own_files[0], None, own_files[1])
+    numbers = np.concatenate(numbers[own])[own_rows[0] :: own_rows[1]]
     starts = np.cumsum([0, *counts])
 
     def read_rows(first, last):
@@ -70,9 +71,9 @@ def parquet(name, split, shard=(0, 1)):
     def read_file(path, start, wanted):
         with pyarrow.parquet.ParquetFile(path) as file:
             rows = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-            ends = start + np.cumsum(rows)
-            first, last = np.searchsorted(ends, [wanted[0], wanted[-1]], side="right")
-            groups, position = range(first, last + 1), ends[first] - rows[first]
+            bounds = start + np.cumsum([0, *rows])
+            first, last = np.searchsorted(bounds, wanted[[0, -1]], side="right") - 1
+            position, groups = bounds[first], range(first, last + 1)
             for batch in file.iter_batches(_ROWS, row_groups=groups, columns=[image]):
                 begin, end = np.searchsorted(wanted, [position, position + batch.num_rows])
                 chosen = wanted[begin:end]
@@ -81,10 +82,8 @@ def parquet(name, split, shard=(0, 1)):
                 position += batch.num_rows
 
     def read(first=0, last=starts[-1]):
-        signature = [tf.TensorSpec([None], kind) for kind in (tf.int64, tf.string, tf.int32)]
-        rows = tf.data.Dataset.from_generator(
-            read_rows, output_signature=tuple(signature), args=(first, last)
-        )
+        spec = tuple(tf.TensorSpec([None], kind) for kind in ("int64", "string", "int32"))
+        rows = tf.data.Dataset.from_generator(read_rows, args=(first, last), output_signature=spec)
         return rows.unbatch()
 
     short = short_names(all_files)
@@ -93,7 +92,6 @@ def parquet(name, split, shard=(0, 1)):
         names,
         numbers,
         numbered_ids([short[file] for file in files], starts[:-1]),
-        shuffle_buffer=max(min(SHUFFLE_BUFFER, len(numbers)), 1),
         read_range=read,
         all_labels=labels,
         record_files=tuple(files.tolist()),

@@ -1,7 +1,6 @@
 """WebDataset: tar files of images and labels, such as `001.jpg` and `001.cls`."""
 
 import collections
-import dataclasses
 import functools
 import itertools
 import json
@@ -11,15 +10,16 @@ import tarfile
 
 import numpy as np
 
-from keras_vit.data.sources.examples import choose_examples, reading
+from keras_vit.data.sources.examples import choose_examples, numbered_source
 from keras_vit.data.sources.folder import SUFFIXES, short_names
 from keras_vit.data.sources.patterns import LABEL_FILES, find_files
 from keras_vit.data.sources.records import read_class_names
-from keras_vit.data.sources.source import from_arrays
 
 _TAR = re.compile(r".*\.tar", re.IGNORECASE)
 _IMAGES = {*SUFFIXES, ".npy"}
 _LABELS = (".cls", ".json")
+# Name and place of an image in a tar file.
+_PLACE = [("name", object), ("offset", "int64"), ("size", "int64")]
 
 
 def webdataset(pattern, split, shard=(0, 1)):
@@ -49,58 +49,38 @@ def webdataset(pattern, split, shard=(0, 1)):
     def index(file):
         return _index(file, pathlib.Path(file).stat().st_mtime_ns)
 
+    names = read_class_names(all_files) if has_names else None
     files, counts, numbers, labels, names = choose_examples(
-        present,
-        split,
-        lambda file: index(file).labels,
-        read_class_names(all_files) if has_names else None,
+        present, split, lambda file: index(file)[1], names
     )
-    indexes = [*map(index, files)]
-    for found in indexes:
-        options["left_out"].update(found.left_out)
+    for file in files:
+        options["left_out"].update(index(file)[2])
+    images = np.concatenate([index(file)[0] for file in files])
     ends, short = np.cumsum(counts), short_names(all_files)
 
-    def locate(number):
-        file = int(np.searchsorted(ends, number, side="right"))
-        return file, number - ends[file]
+    def file_of(number):
+        return files[np.searchsorted(ends, number, side="right")]
 
     def find_id(number):
-        file, position = locate(number)
-        return f"{short[files[file]]}#{indexes[file].names[position]}"
+        return f"{short[file_of(number)]}#{images[number]['name']}"
 
     def read(number):
-        file, position = locate(number)
-        with pathlib.Path(files[file]).open("rb") as stream:
-            stream.seek(indexes[file].offsets[position])
-            return stream.read(indexes[file].sizes[position])
+        with pathlib.Path(file_of(number)).open("rb") as stream:
+            stream.seek(images[number]["offset"])
+            return stream.read(images[number]["size"])
 
-    return from_arrays(
-        np.arange(sum(counts)).astype("S"),
-        labels,
-        names,
-        find_id,
-        np.concatenate(numbers)[shard[0] :: shard[1]],
-        read=reading(read),
-        all_labels=labels,
-        record_files=tuple(files.tolist()),
-        **options,
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Index:
-    """The examples of a tar file: names, places and labels of the images."""
-
-    names: list[str]
-    offsets: np.ndarray
-    sizes: np.ndarray
-    labels: list
-    left_out: collections.Counter
+    options["record_files"] = tuple(files.tolist())
+    return numbered_source(read, find_id, labels, names, numbers, shard, **options)
 
 
 @functools.cache
 def _index(path, modified):
-    """Return the `_Index` of a tar file, which was modified at this time."""
+    """Find the examples of a tar file, which was modified at this time.
+
+    Returns:
+        `(images, labels, left_out)`: an array of `_PLACE`, a list of the labels, and a count of the
+        other files by reason.
+    """
     images, labels, left_out, end = {}, collections.defaultdict(dict), collections.Counter(), 0
     try:
         with pathlib.Path(path).open("rb") as stream, tarfile.open(None, "r:", stream) as tar:
@@ -128,9 +108,7 @@ def _index(path, modified):
             "`webdataset:PATTERN` must name complete tar files without compression. "
             f"Received: {path!r}, {error}"
         ) from error
-    names, offsets, sizes = zip(*images.values(), strict=True) if images else ((), (), ())
-    offsets, sizes = np.array(offsets, "int64"), np.array(sizes, "int64")
-    return _Index(list(names), offsets, sizes, texts, left_out)
+    return np.array([*images.values()], _PLACE), texts, left_out
 
 
 def _label(files):
