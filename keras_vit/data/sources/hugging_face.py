@@ -52,8 +52,10 @@ def hugging_face(name, split, shard=(0, 1)):
 
     def read(number):
         table = int(np.searchsorted(starts, number, side="right")) - 1
-        value = tables[table][int(number - starts[table])][image][0].as_py()
-        return bytes_of(value) or pathlib.Path(value["path"]).read_bytes()
+        encoded = bytes_of(tables[table][int(number - starts[table])][image][0].as_py())
+        if not encoded:
+            raise ValueError("The dataset has no bytes of this image, but perhaps its path")
+        return encoded
 
     paths = tuple(file["filename"] for name in files for file in splits[name].cache_files)
     options = {"record_files": paths, "has_no_splits": [*present] == ["train"]}

@@ -17,7 +17,6 @@ from keras_vit.data.sources.records import read_class_names
 
 _TAR = re.compile(r".*\.tar", re.IGNORECASE)
 _IMAGES = {*SUFFIXES, ".npy"}
-_LABELS = (".cls", ".json")
 # Name and place of an image in a tar file.
 _PLACE = [("name", object), ("offset", "int64"), ("size", "int64")]
 
@@ -91,7 +90,7 @@ def _index(path, modified):
                 key, suffix = folder + slash + stem, f".{suffix.lower()}"
                 if suffix in _IMAGES and stem and key not in images:
                     images[key] = member.name, member.offset_data, member.size
-                elif suffix in _LABELS:
+                elif suffix in (".cls", ".json"):
                     stream.seek(member.offset_data)
                     labels[key][suffix] = stream.read(member.size).decode()
                 else:

@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import pathlib
 import shutil
 import tarfile
 
@@ -12,10 +13,11 @@ import pyarrow.parquet
 import pytest
 
 from keras_vit.data import find_source, load
+from keras_vit.data.inputs import find_images
 from keras_vit.data.left_out import explaining_errors
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.data.sources.splits import SPLITS
-from tests.fixtures.images import encode, random_image
+from tests.fixtures.images import encode, random_image, write_folder
 from tests.fixtures.photos import broken_images, write_photos
 
 CLASSES = ("china", "flower", "portrait")
@@ -166,6 +168,14 @@ def test_broken_image_is_named(name, folder):
     (id,) = dataset.info.skipped.reasons
     assert [*dataset.info.skipped.reasons.values()] == [*expected.info.skipped.reasons.values()]
     assert dataset.info.dataset.source.find_numbers([id]) == [5]
+
+
+def test_predictions_read_the_images_of_the_folder(name, folder):
+    rows, expected = (find_images([data], "train") for data in (name, folder))
+    for start, stop in ((0, 7), (4, 12), (2, 3)):
+        paths = expected.columns(start, stop)["path"]
+        read = rows.columns(start, stop)["bytes"]
+        assert [*read] == [pathlib.Path(path).read_bytes() for path in paths]
 
 
 def test_class_names(name):
@@ -334,6 +344,21 @@ def test_truncated_parquet_file(tmp_path):
         find_source(name, "train")
 
 
+@pytest.mark.slow
+def test_damaged_rows(tmp_path):
+    """Rows are read one after another, so those after the damage are missing."""
+    path = tmp_path / "a.parquet"
+    write_parquet(path, [PNG] * 20, [0, 1] * 10, rows=10)
+    contents = bytearray(path.read_bytes())
+    # The first page header.
+    contents[4:40] = bytes(36)
+    path.write_bytes(contents)
+    dataset = load(f"parquet:{path}", "train", 8, 4)
+    error = pytest.raises(ValueError, match="All 14 examples must be read")
+    with error, explaining_errors(dataset):
+        list(dataset)
+
+
 def test_zeros_at_the_end_of_an_image(tmp_path):
     name = write_table(tmp_path / "a.parquet", image=[PNG + bytes(3), None], label=[0, 1])
     examples = find_source(name, "train+validation+test").examples.as_numpy_iterator()
@@ -385,12 +410,12 @@ def test_directory_of_the_hub(tmp_path, monkeypatch):
     assert source.class_names == CLASSES
 
 
-def test_images_that_are_paths(tmp_path):
+@pytest.mark.slow
+def test_images_that_are_only_paths(tmp_path, monkeypatch):
+    """Their contents would not be in the digest."""
     datasets = pytest.importorskip("datasets")
-    (tmp_path / "a.png").write_bytes(PNG)
-    features = datasets.Features(image=datasets.Image(), label=datasets.Value("string"))
-    images = [str(tmp_path / "a.png")] * 10
-    table = datasets.Dataset.from_dict({"image": images, "label": ["cat", "dog"] * 5}, features)
-    table.save_to_disk(tmp_path / "saved")
-    source = find_source(f"hf:{tmp_path / 'saved'}", "test")
-    assert {payload for _, payload, _ in source.encoded().as_numpy_iterator()} == {PNG}
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    write_folder(tmp_path / "photos")
+    dataset = load(f"hf:{tmp_path / 'photos'}", "train", 8, 4)
+    with pytest.raises(ValueError, match="no bytes of this image"), explaining_errors(dataset):
+        list(dataset)
