@@ -279,6 +279,7 @@ def test_names_and_labels_in_a_tar(tmp_path):
     assert source.left_out == {"not an image or a label (.txt)": 1}
 
 
+@pytest.mark.slow
 def test_image_without_a_label_is_named(tmp_path):
     write_tar(tmp_path / "a.tar", {"1.png": PNG, "1.cls": b"1", "2.png": PNG})
     dataset = load(f"webdataset:{tmp_path}/a.tar", "train+validation+test", 8, 2)
