@@ -27,8 +27,9 @@ class Data(Command):
 
     Args:
         name: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
-            multi-label `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of the
-            paper's datasets. Without a name, the paper's datasets are listed.
+            multi-label `tfrecord-lists:PATTERN`, `parquet:PATTERN`, `webdataset:PATTERN`,
+            `hf:NAME[:CONFIG]`, `objectnet:DIR`, `masks:DIR`, or one of the paper's datasets.
+            Without a name, the paper's datasets are listed.
         picture: PNG file of a contact sheet: images as in training and as in evaluation, or, for a
             dataset with masks, images with their masks. An existing file is replaced.
         image_size: side of the square images, in pixels.

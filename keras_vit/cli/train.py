@@ -54,8 +54,9 @@ class Train(Command):
             in 'ViT_Ti16(patch_size=4, depth=6)'; a .keras file, a run's directory, or a checkpoint
             as in `keras-vit convert`.
         data: `digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
-            multi-label `tfrecord-lists:PATTERN`, `masks:DIR` (images and their masks), or one of
-            the paper's datasets (`cifar10`; see `keras-vit data`).
+            multi-label `tfrecord-lists:PATTERN`, `parquet:PATTERN`, `webdataset:PATTERN`,
+            `hf:NAME[:CONFIG]`, `masks:DIR` (images and their masks), or one of the paper's
+            datasets (`cifar10`; see `keras-vit data`).
         workdir: new directory for the run: settings, curves, models.
         classes: classes to keep; all by default.
         fraction: share of the training images to train on. A larger share includes all images of

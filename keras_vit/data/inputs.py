@@ -6,7 +6,6 @@ The result, `ImageRows`, numbers the images, so that workers can read any range 
 import collections
 import dataclasses
 import itertools
-import json
 import pathlib
 from collections.abc import Callable
 
@@ -18,6 +17,7 @@ from keras_vit.core.arguments import as_objects
 from keras_vit.data.digest import data_digest
 from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
 from keras_vit.data.pipeline import find_all_splits, find_source
+from keras_vit.data.sources.examples import holds_images, recorded_class_names
 from keras_vit.data.sources.folder import id_of, list_images, short_names
 from keras_vit.data.sources.kinds import absolute_name, find_kind
 from keras_vit.data.sources.named_datasets import DATASETS
@@ -294,7 +294,7 @@ def parquet_rows(paths):
             f"images, and the same `label`, `id` and `path`, if any. Received: {str(paths[0])!r}, "
             f"with {', '.join(schemas[0].names)}{', and files with other columns' * bool(others)}"
         )
-    names = _class_names(schemas[0], label)
+    names = recorded_class_names(schemas[0], label)
     starts = np.cumsum([0, *map(sum, counts)])
     num_images, find_id = int(starts[-1]), _ids(paths, starts, id)
     columns = [image, *filter(None, [label])]
@@ -353,25 +353,11 @@ def _columns_of(schema):
     """Return the names of the columns of images, labels and ids; `None` for a missing column."""
     import pyarrow
 
-    def holds_bytes(kind):
-        if pyarrow.types.is_struct(kind):
-            return kind.get_field_index("bytes") >= 0
-        return kind in (pyarrow.binary(), pyarrow.large_binary())
-
     kinds = dict(zip(schema.names, schema.types, strict=True))
     texts = (pyarrow.string(), pyarrow.large_string())
-    images = (name for name in ENCODED_COLUMNS if name in kinds and holds_bytes(kinds[name]))
+    images = (name for name in ENCODED_COLUMNS if name in kinds and holds_images(kinds[name]))
     ids = (name for name in _IDS if kinds.get(name) in texts)
     return next(images, None), "label" if "label" in kinds else None, next(ids, None)
-
-
-def _class_names(schema, label):
-    """Return the class names that a dataset of Hugging Face records, or `None`."""
-    try:
-        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
-        return tuple(features[label]["names"])
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _name(label, names):

@@ -62,6 +62,8 @@ def load(
             `"tfds:NAME"` or `"tfds:NAME:CONFIG"` (TensorFlow Datasets); `"tfrecord:PATTERN"`,
             `"tfrecord-lists:PATTERN"` (TFRecord files with a label or a list of labels, and
             `labels.txt`; `{split}` in the pattern stands for the name of a split);
+            `"parquet:PATTERN"` (columns of encoded images and of labels); `"webdataset:PATTERN"`
+            (tar files); `"hf:NAME"` or `"hf:NAME:CONFIG"` (Hugging Face's package `datasets`);
             `"objectnet:DIR"` (ObjectNet with ImageNet's classes, test split only); or
             `"masks:DIR"` (images whose labels are masks, int32 `(batch, height, width)`).
         split: `"train"`, `"validation"` or `"test"`, or several joined with `+`. If a dataset lacks

@@ -7,6 +7,7 @@ Keras nor TensorFlow.
 import dataclasses
 import pathlib
 import pkgutil
+import re
 
 from keras_vit.data.sources.splits import SPLITS
 
@@ -23,7 +24,8 @@ class SourceKind:
         placeholder: word that stands for the part after the colon in help texts and errors; `None`
             if names have no colon.
         is_path: whether the part after the colon is a path. Recorded paths are absolute, and
-            `evaluate` and `deduplicate` report the sizes of the splits of such a dataset.
+            `evaluate` and `deduplicate` report the sizes of the splits of such a dataset. `None` if
+            it is a path where the path exists, and the name of a public dataset otherwise.
         splits: names of the possible splits.
     """
 
@@ -31,13 +33,19 @@ class SourceKind:
     function: str
     takes: tuple[str, ...] = ()
     placeholder: str | None = None
-    is_path: bool = False
+    is_path: bool | None = False
     splits: tuple[str, ...] = SPLITS
 
     @property
     def pattern(self):
         """The form of names of this kind, for help texts and errors."""
         return self.name if self.placeholder is None else f"{self.name}:{self.placeholder}"
+
+    def has_path(self, argument):
+        """Whether the part of a name after the colon is a path."""
+        if self.is_path is None:
+            return pathlib.Path(re.split("[:#]", argument)[0]).expanduser().exists()
+        return self.is_path
 
     def find(self, argument, split, **options):
         """Return the `Source` of a split."""
@@ -54,6 +62,9 @@ _ROWS = (
     SourceKind("tfds", "tfds:tensorflow_dataset", ("data_dir",), "NAME[:CONFIG]"),
     SourceKind("tfrecord", "records:records", (), "PATTERN", is_path=True),
     SourceKind("tfrecord-lists", "records:lists", (), "PATTERN", is_path=True),
+    SourceKind("parquet", "parquet:parquet", (), "PATTERN", is_path=True),
+    SourceKind("webdataset", "webdataset:webdataset", (), "PATTERN", is_path=True),
+    SourceKind("hf", "hugging_face:hugging_face", (), "NAME[:CONFIG]", is_path=None),
     SourceKind("masks", "masks:masks", (), "DIR", is_path=True),
     SourceKind("objectnet", "objectnet:objectnet", (), "DIR", is_path=True, splits=("test",)),
 )
@@ -87,8 +98,8 @@ def find_kind(name):
 
 def has_path(name):
     """Whether the name of a dataset contains a path."""
-    kind, _ = find_kind(name)
-    return kind is not None and kind.is_path
+    kind, argument = find_kind(name)
+    return kind is not None and kind.has_path(argument)
 
 
 def absolute_name(data):
@@ -100,6 +111,6 @@ def absolute_name(data):
     ('cifar10', 'folder:/photos')
     """
     kind, path = find_kind(data)
-    if kind is None or not kind.is_path:
+    if kind is None or not kind.has_path(path):
         return data
     return f"{kind.name}:{pathlib.Path(path).expanduser().resolve()}"

@@ -1,15 +1,11 @@
 """Read and write TFRecord files of encoded images and labels."""
 
-import collections
 import contextlib
 import functools
-import glob
-import hashlib
 import logging
 import os
 import pathlib
 import re
-import unicodedata
 
 import numpy as np
 import tensorflow as tf
@@ -19,23 +15,14 @@ from keras_vit.core.files import replacing
 from keras_vit.data.digest import scan_records
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.folder import short_names
-from keras_vit.data.sources.source import Source, log_once, multi_hot, numbered_ids
-from keras_vit.data.sources.splits import SPLIT_NAMES, SPLITS, describe_splits, split_ranges
+from keras_vit.data.sources.patterns import LABEL_FILES, TURNS, files_of, find_files, first_turn
+from keras_vit.data.sources.source import Source, multi_hot, numbered_ids
 
 # Names of the features with the image and with the label: first the name in TensorFlow Datasets,
 # then the name in the ImageNet files that TensorFlow's scripts write.
 _IMAGES, _LABELS = ("image", "image/encoded"), ("label", "image/class/label")
-# Names of the file with one class name per line, in this package and in TensorFlow Datasets.
-LABEL_FILES = ("labels.txt", "label.labels.txt")
 # Usual names of TFRecord files.
 _RECORD_NAME = re.compile(r".*(\.(tf_?)?rec(ord)?s?|-\d+-of-\d+)(\.gz)?", re.IGNORECASE)
-# Names of files such as `train-00001-of-00005.tfrecord`.
-_SHARD = re.compile(r"(.*-)\d+-of-(\d+)((?:\.\w+)*)")
-# A split of 70 % gets seven of every ten records. The turns of the records of a file count from 0
-# to 9 over and over, and determine their splits. This order of turns mixes the splits, so that even
-# files with fewer than ten records are divided roughly in proportion.
-_TURNS = 10
-_ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
 _FILES_AT_ONCE = 16
 
 
@@ -44,8 +31,9 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
 
     Args:
         pattern: pattern of the files, as in a shell. `{split}` stands for the name of a split, such
-            as `val`. Without `{split}`, every ten consecutive records of a file are divided
-            7 : 1 : 2. The folder of the files has a file `labels.txt` with one class name per line.
+            as `val`: see `find_files`. Without `{split}`, every ten consecutive records of a file
+            are divided 7 : 1 : 2. The folder of the files has a file `labels.txt` with one class
+            name per line.
         split: as in `load`.
         shard: `(index, count)`, the share of one worker. If there are at least `count` files, each
             worker reads whole files.
@@ -60,10 +48,9 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
         ValueError: if no file is found, a file is missing or damaged, a file belongs to two splits,
             or folders have different class names.
     """
-    present, left_out = _find_files(pattern)
-    files, turns = _files_of(present, split)
-    turns = turns[:, _ORDER]
-    names = _read_class_names(files)
+    present, options = find_files(pattern, "tfrecord", _RECORD_NAME)
+    files, turns = files_of(present, split)
+    names = read_class_names(files)
     counts = np.array([scan_records(file)[0] for file in files], "int64")
     # For each file: the rank of each turn among the turns of the requested split (-1 for turns of
     # other splits), and the number of turns of the requested split.
@@ -76,12 +63,12 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
 
     # The turn of the first record of a file is a hash of the file's name. So adding files changes
     # no turns, and a dataset of many files with one record each is divided 7 : 1 : 2 as well.
-    firsts = np.array([_first_turn(file) for file in files], "int64")
+    firsts = np.array([first_turn(file) for file in files], "int64")
 
     def is_wanted(position, ranks, total):
         """Whether records belong to the split and to this worker; for NumPy or TensorFlow."""
-        rank = ranks[position % _TURNS]
-        return (rank >= 0) & ((position // _TURNS * total + rank) % count == index)
+        rank = ranks[position % TURNS]
+        return (rank >= 0) & ((position // TURNS * total + rank) % count == index)
 
     def read_file(skipped, file, start, first, ranks, total):
         examples = tf.data.TFRecordDataset(file).skip(skipped).enumerate(start + skipped)
@@ -120,98 +107,16 @@ def records(pattern, split, shard=(0, 1), has_lists=False):
         names,
         np.concatenate(numbers),
         numbered_ids([short[file] for file in files], starts),
-        has_no_splits="{split}" not in pattern,
-        left_out=left_out,
         read_range=read,
         record_files=tuple(files[own_files].tolist()),
+        **options,
     )
 
 
 lists = functools.partial(records, has_lists=True)
 
 
-def _first_turn(file):
-    name = unicodedata.normalize("NFC", pathlib.Path(file).name)
-    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[0] % _TURNS
-
-
-def _find_files(pattern):
-    """Return the sorted files of each split that exists, and a count of the other files."""
-    path = str(pathlib.Path(pattern).expanduser())
-    names = SPLIT_NAMES if "{split}" in path else {"train": ("",)}
-    found = {
-        split: [_glob(path.replace("{split}", name)) for name in known]
-        for split, known in names.items()
-    }
-    # `dev` also matches `device-train`. So a file that matches the first name of a split (`train`)
-    # does not belong to other splits of which it matches a synonym (`dev`).
-    first = set().union(*(sets[0] for sets in found.values()))
-    present = {split: sets[0].union(*sets[1:]) - (first - sets[0]) for split, sets in found.items()}
-    all_files = [file for files in present.values() for file in files]
-    if twice := [file for file, count in collections.Counter(all_files).items() if count > 1]:
-        raise ValueError(
-            "A file of `tfrecord:PATTERN` must belong to one split. "
-            f"Received: {pattern!r}, with {min(twice)!r} in several splits"
-        )
-    # If no file has a usual name, all files are TFRecord files.
-    named = {file for file in all_files if _RECORD_NAME.fullmatch(file)} or set(all_files)
-    suffixes = (pathlib.Path(file).suffix or "without a suffix" for file in {*all_files} - named)
-    left_out = collections.Counter(f"not a TFRecord file ({suffix})" for suffix in suffixes)
-    present = {split: sorted(files & named) for split, files in present.items() if files & named}
-    if not present:
-        raise ValueError(
-            f"`tfrecord:PATTERN` must name TFRecord files. Received: {pattern!r}, without files"
-        )
-    for files in present.values():
-        _check_shards(files)
-    if len(present) < len(SPLITS):
-        log_once(logging.INFO, f"{pattern}: {describe_splits({split: split for split in present})}")
-    return present, left_out
-
-
-def _glob(pattern):
-    """Return the files that match a pattern, except class names, JSON files and hidden files."""
-    paths = map(pathlib.Path, tf.io.gfile.glob(pattern))
-    return {
-        str(path)
-        for path in paths
-        if not (path.name in LABEL_FILES or path.suffix == ".json" or path.name[0] == ".")
-    }
-
-
-def _check_shards(files):
-    """Raise `ValueError` if some of the files `-NNNNN-of-MMMMM` are missing, or `MMMMM` differs."""
-    totals = collections.defaultdict(set)
-    for file in files:
-        if match := _SHARD.fullmatch(file):
-            head, total, tail = match.groups()
-            totals[pathlib.Path(head), tail].add(total)
-    for (head, tail), values in totals.items():
-        pattern = f"{glob.escape(head.name)}*-of-{min(values)}{tail}"
-        count = len([*head.parent.glob(pattern)])
-        if count != int(min(values)) or len(values) > 1:
-            raise ValueError(
-                "All files `-NNNNN-of-MMMMM` of `tfrecord:PATTERN` must exist and have the same "
-                f"MMMMM. Received: {count} files {str(head)!r}, "
-                f"of {' and of '.join(sorted(values))}"
-            )
-
-
-def _files_of(present, split):
-    """Return the files of a split, and for each file the turns that belong to the split."""
-    files, turns = [], []
-    for name, paths in present.items():
-        wanted = np.zeros(_TURNS, bool)
-        for part, start, stop in split_ranges(split, present):
-            if part == name:
-                wanted[round(start * _TURNS) : round(stop * _TURNS)] = True
-        if wanted.any():
-            files += paths
-            turns += [wanted] * len(paths)
-    return np.array(files), np.array(turns)
-
-
-def _read_class_names(files):
+def read_class_names(files):
     """Return the class names, which must be the same in each folder of files."""
     names_in = {}
     for folder in sorted({pathlib.Path(file).parent for file in files}):

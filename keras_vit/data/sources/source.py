@@ -59,6 +59,8 @@ class Source:
         has_masks: whether the bytes of an example contain an image and its mask.
         record_files: paths of the record files that contain the examples.
         version: name and version of a dataset of TensorFlow Datasets.
+        all_labels: array of the labels of all numbers of the whole dataset, if they are in memory
+            and `record_files` contain the images.
     """
 
     examples: tf.data.Dataset
@@ -78,6 +80,7 @@ class Source:
     has_masks: bool = False
     record_files: tuple[str, ...] = ()
     version: str | None = None
+    all_labels: np.ndarray | None = None
 
     @property
     def is_multi_label(self):
@@ -97,7 +100,9 @@ class Source:
     def _identities(self):
         """Yield the id of each example, with its label and contents if it is not in a record."""
         if self.record_files or self.version:
-            yield from ((self.find_id(number),) for number in self.numbers.tolist())
+            for number in self.numbers.tolist():
+                labels = () if self.all_labels is None else (self.all_labels[number].tobytes(),)
+                yield (self.find_id(number), *labels)
             return
         for columns in self.examples.batch(_BATCH_SIZE).as_numpy_iterator():
             for number, payload, label in zip(*columns, strict=True):
@@ -107,6 +112,8 @@ class Source:
 
     def labels(self):
         """Return the labels of all examples that can be read, as an array."""
+        if self.all_labels is not None:
+            return self.all_labels[self.numbers]
         labels = self.examples.map(lambda number, payload, label: label).ignore_errors()
         return np.concatenate([*labels.batch(_BATCH_SIZE).as_numpy_iterator()])
 

@@ -1,0 +1,123 @@
+"""Columns, labels and payloads that sources of many images per file have in common."""
+
+import itertools
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.data.sources.patterns import files_of, numbers_of
+from keras_vit.data.sources.source import from_arrays
+
+
+def find_columns(schema, where, label=""):
+    """Find the columns of the images and of the labels of a table.
+
+    Args:
+        schema: `pyarrow.Schema`.
+        where: name of the table, for errors.
+        label: name of the column of labels. By default, the column is `label`, or the only column
+            of texts or integers. The column of images is `image`, or the only one with the bytes of
+            images.
+
+    Returns:
+        `(image, label, class_names)`: two names, and the class names that a dataset of Hugging Face
+        records, or `None`.
+
+    Raises:
+        ValueError: if a column is missing, or there are several and none has the usual name.
+    """
+    import pyarrow
+
+    def is_label(kind):
+        types = pyarrow.types
+        return types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)
+
+    chosen = []
+    images = "image", holds_images, "the bytes of images"
+    for usual, is_such, contents in (images, (label or "label", is_label, "texts or integers")):
+        names = [name for name in schema.names if is_such(schema.field(name).type)]
+        if usual not in names and (len(names) != 1 or usual == label):
+            raise ValueError(
+                f"A table must have a column {usual!r}, or only one column, with {contents}; "
+                "`#COLUMN` at the end of the name chooses the column of labels. "
+                f"Received: {where}, with {', '.join(f'{f.name} ({f.type})' for f in schema)}"
+            )
+        chosen.append(usual if usual in names else names[0])
+    return *chosen, recorded_class_names(schema, chosen[1])
+
+
+def holds_images(kind):
+    """Whether a column of this `pyarrow.DataType` may contain the bytes of images."""
+    import pyarrow
+
+    if pyarrow.types.is_struct(kind):
+        return kind.get_field_index("bytes") >= 0
+    return pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind)
+
+
+def recorded_class_names(schema, label):
+    """Return the class names that a dataset of Hugging Face records in a schema, or `None`."""
+    try:
+        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+        return tuple(features[label]["names"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def bytes_of(image):
+    """Return the bytes of an image in a table, b"" if it has none."""
+    return (image.get("bytes") if isinstance(image, dict) else image) or b""
+
+
+def choose_examples(present, split, read_labels, names=None):
+    """Find the examples of a split, and number their labels.
+
+    Args:
+        present: the files of each split, as from `find_files`.
+        split: as in `load`.
+        read_labels: function from a file to the labels of its examples: numbers, texts or `None`.
+        names: class names. By default, they are the sorted texts, or `0`, `1` and so on, of all
+            splits.
+
+    Returns:
+        `(files, counts, numbers, labels, names)`: the files with examples of the split, the number
+        of examples in each, the numbers of the examples of the split (one array per file), the
+        label of each example of the files (-1 if it has none), and the class names.
+    """
+    files, turns = files_of(present, split)
+    all_files = itertools.chain(*present.values())
+    labels = {file: read_labels(file) for file in (files if names else all_files)}
+    found = set().union(*labels.values()) - {None}
+    if not names:
+        is_text = any(isinstance(label, str) for label in found)
+        names = sorted(found, key=str) if is_text else range(max(found, default=-1) + 1)
+    index = {name: number for number, name in enumerate(names)}
+    values = [index.get(v, v if isinstance(v, int) else -1) for f in files for v in labels[f]]
+    # Without clipping, the cast to int32 would turn 2**32 into the valid label 0.
+    numbered = np.clip(values, -1, np.iinfo("int32").max).astype("int32")
+    counts = [len(labels[file]) for file in files]
+    return files, counts, numbers_of(files, turns, counts), numbered, tuple(map(str, names))
+
+
+def numbered_source(read, find_id, labels, names, numbers, shard, **options):
+    """Return a `Source` whose payloads are the numbers of the examples.
+
+    Args:
+        read: function from the number of an example to the bytes of its image.
+        find_id: as in `Source`.
+        labels: as from `choose_examples`.
+        names: as from `choose_examples`.
+        numbers: as from `choose_examples`.
+        shard: as in `load`.
+        **options: as in `Source`.
+    """
+
+    def read_payload(payload):
+        encoded = tf.py_function(lambda number: read(int(number.numpy())), [payload], tf.string)
+        return tf.ensure_shape(encoded, ())
+
+    options |= {"read": read_payload, "all_labels": labels}
+    payloads, numbers = np.arange(len(labels)).astype("S"), np.concatenate(numbers)
+    indices = numbers[shard[0] :: shard[1]]
+    return from_arrays(payloads, labels, names, find_id, indices, **options)

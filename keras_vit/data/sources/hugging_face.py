@@ -1,0 +1,63 @@
+"""Datasets of the package `datasets` of Hugging Face (`pip install 'keras-vit-zoo[datasets]'`)."""
+
+import pathlib
+
+import numpy as np
+
+from keras_vit.data.sources.examples import bytes_of, choose_examples, find_columns, numbered_source
+from keras_vit.data.sources.source import numbered_ids
+from keras_vit.data.sources.splits import SPLIT_NAMES
+
+
+def hugging_face(name, split, shard=(0, 1)):
+    """Find the images of a split of a dataset; the package `datasets` does not decode them.
+
+    Args:
+        name: a directory that `save_to_disk` wrote, or a name as for `datasets.load_dataset`: a
+            repository of the Hub or another directory. `:CONFIG` after the name chooses a
+            configuration, and `#COLUMN` the column of labels: see `find_columns`. A dataset with
+            only `train` is divided: every ten consecutive rows 7 : 1 : 2.
+        split: as in `load`.
+        shard: as in `load`.
+
+    Returns:
+        A `Source`; the id of an example is `SPLIT#ROW`.
+
+    Raises:
+        ValueError: if there is no split `train`, or as `find_columns`.
+    """
+    import datasets
+
+    name, _, label = name.partition("#")
+    name, _, config = name.partition(":")
+    path = pathlib.Path(name).expanduser()
+    if any((path / file).is_file() for file in ("state.json", "dataset_dict.json")):
+        splits = datasets.load_from_disk(path, keep_in_memory=False)
+    else:
+        name = str(path) if path.exists() else name
+        splits = datasets.load_dataset(name, config or None, keep_in_memory=False)
+    if isinstance(splits, datasets.Dataset):
+        splits = {"train": splits}
+    present = {key: [n for n in known if n in splits] for key, known in SPLIT_NAMES.items()}
+    present = {key: known for key, known in present.items() if known}
+    schema = next(iter(splits.values())).features.arrow_schema
+    image, label, names = find_columns(schema, repr(name), label)
+
+    def read_labels(split):
+        return splits[split].with_format("arrow").select_columns([label])[:][label].to_pylist()
+
+    files, counts, numbers, labels, names = choose_examples(present, split, read_labels, names)
+    tables = [splits[file].select_columns([image]).with_format("arrow") for file in files]
+    starts = np.cumsum([0, *counts])
+
+    def read(number):
+        table = int(np.searchsorted(starts, number, side="right")) - 1
+        encoded = bytes_of(tables[table][int(number - starts[table])][image][0].as_py())
+        if not encoded:
+            raise ValueError("The dataset has no bytes of this image, but perhaps its path")
+        return encoded
+
+    paths = tuple(file["filename"] for name in files for file in splits[name].cache_files)
+    options = {"record_files": paths, "has_no_splits": [*present] == ["train"]}
+    find_id = numbered_ids(files, starts[:-1])
+    return numbered_source(read, find_id, labels, names, numbers, shard, **options)
