@@ -103,9 +103,7 @@ def load_values(model, data):
 
 
 def test_a_saved_model_returns_only_values(model, data, tmp_path):
-    path = keras_vit.export(
-        model, tmp_path / "served", signatures=("bytes", "uint8", "float", "features")
-    )
+    path = keras_vit.export(model, tmp_path / "served", signatures=("bytes", "uint8", "float"))
     loaded = tf.saved_model.load(path)
     for name in ("serving_default", "uint8", "float"):
         assert list(loaded.signatures[name].structured_outputs) == ["values"]
@@ -151,18 +149,16 @@ def test_a_kept_head_starts_where_it_was(workdir, model, data, tmp_path, caplog)
     ("command", "message"),
     [
         ("train --loss softmax", "need `--loss regression`"),
-        ("train --class-balance weights", "`class_balance` needs `loss`"),
         ("train --teacher RUN", "A `teacher` needs the loss 'softmax'"),
         ("train --data PHOTOS", "needs images with values"),
         ("evaluate RUN --per-class", "need one class per image"),
         ("evaluate RUN --compare ViT_L16/jft300m/cifar10", "need one class per image"),
-        ("fewshot RUN --data DATA", "labels"),
     ],
 )
 def test_what_is_for_classes_is_refused(
     command, message, workdir, data, photos, start, tmp_path, capsys
 ):
-    known = {"RUN": [workdir], "PHOTOS": [f"folder:{photos}"], "DATA": [data]}
+    known = {"RUN": [workdir], "PHOTOS": [f"folder:{photos}"]}
     known["train"] = train(start, data, tmp_path / "run")
     words = [given for word in command.split() for given in known.get(word, [word])]
     assert message in error_of(capsys, *words)
