@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_vit.core.arguments import IGNORED, REGRESSION_LOSSES, SEGMENTATION, TARGETS
 from keras_vit.core.text import check_class_names, name_some
@@ -139,7 +138,7 @@ def _regression_task(recipe, model, train, validation):
     if predicts_values(model):
         _scale_head(model, 1 / deviation, -mean / deviation)
     model.predicts_values, model.thresholds = False, None
-    trained = model, *(_standardize(data, mean, deviation) for data in (train, validation))
+    trained = model, *(data and data.standardized(mean, deviation) for data in (train, validation))
     if recipe.freeze:
         trained = _only_head(*trained)
     return Task(
@@ -150,21 +149,6 @@ def _regression_task(recipe, model, train, validation):
         {"class_names": train.class_names, "standardization": [mean.tolist(), deviation.tolist()]},
         finish=functools.partial(_predict_values, scale=deviation, offset=mean),
     )
-
-
-def _standardize(dataset, mean, deviation):
-    """Return a `Dataset` with standardized labels, and the same images in the same order."""
-    if dataset is None:
-        return None
-
-    def standardize(number, payload, values):
-        return number, payload, tf.cast((tf.cast(values, "float64") - mean) / deviation, "float32")
-
-    source = dataset.examples
-    examples = dataclasses.replace(
-        source, examples=source.examples.map(standardize), read_range=None, read_numbers=None
-    )
-    return dataclasses.replace(dataset, examples=examples)
 
 
 def _predict_values(model, scale, offset):

@@ -17,7 +17,10 @@ from tests.fixtures.small_runs import small_model, small_recipe
 from tests.fixtures.stopped import assert_same_variables, stopped
 from tests.fixtures.values import NAMES, write_values
 
-pytestmark = pytest.mark.backends("tensorflow", "jax", "torch", reason="models are trained on each")
+pytestmark = [
+    pytest.mark.backends("tensorflow", "jax", "torch", reason="models are trained on each"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,6 @@ def model_of(recipe, **options):
     return small_model(recipe, num_classes=2, **options)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [{"augmentation": "mixup", "ema_momentum": 0.9}, {"freeze": True, "loss": "regression_mae"}],
@@ -63,14 +65,12 @@ def test_a_stopped_run_goes_on(settings, data, tmp_path):
     assert last.predicts_values and last.class_names == NAMES
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [{}, {"distillation_token": True}], ids=["one token", "two tokens"]
-)
-def test_the_trained_model_predicts_values(options, data, tmp_path):
+@pytest.mark.parametrize("distillation_token", [False, True])
+def test_the_trained_model_predicts_values(distillation_token, data, tmp_path):
     recipe = recipe_of(steps=12)
-    run = train(recipe, model_of(recipe, **options), data, tmp_path / "run")
-    model, (batch,) = run.model, load(data, "validation", 8, 10).as_numpy_iterator()
+    model = model_of(recipe, distillation_token=distillation_token)
+    run = train(recipe, model, data, tmp_path / "run")
+    (batch,) = load(data, "validation", 8, 10).as_numpy_iterator()
     predicted = to_numpy(model(batch[0]))
     r2 = sklearn.metrics.r2_score(batch[1], predicted)
     assert run.history[-1]["val_r2"] == pytest.approx(r2, abs=1e-3)
