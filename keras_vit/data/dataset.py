@@ -176,11 +176,8 @@ class Dataset:
         """Return a dataset of the same images, with `(labels - mean) / deviation` as labels."""
 
         def standardize(number, payload, label):
-            return (
-                number,
-                payload,
-                tf.cast((tf.cast(label, "float64") - mean) / deviation, "float32"),
-            )
+            scaled = (tf.cast(label, "float64") - mean) / deviation
+            return number, payload, tf.cast(scaled, "float32")
 
         labels = {"read_range": None, "read_numbers": None}
         labels["examples"] = self.examples.examples.map(standardize)
