@@ -18,6 +18,7 @@ from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.structure import check_classifier, is_segmenter, predicts_values, token_stride
 from keras_vit.models.unused_tokens import without_unused_tokens
 from keras_vit.training.distillation import check_teacher_settings, distill
+from keras_vit.training.distribution import to_numpy
 from keras_vit.training.losses import (
     BalancedAccuracy,
     PixelCrossEntropy,
@@ -66,10 +67,7 @@ def make_task(recipe, model, train, validation, teacher=None):
 
 def _classification_task(recipe, model, train, validation):
     names, source = train.class_names, train.source
-    check_class_names(names)
-    num_classes = _check_head(model, train, validation)
     is_multi_label = source.is_multi_label
-    is_sparse = not (is_multi_label or train.one_hot)
     kinds = {
         "masks": (source.has_masks, SEGMENTATION),
         "values": (source.has_values, REGRESSION_LOSSES[0]),
@@ -81,6 +79,9 @@ def _classification_task(recipe, model, train, validation):
                 f"These images need `--loss {needed}`: they have {content}. "
                 f"Received: loss={recipe.loss!r}"
             )
+    check_class_names(names)
+    num_classes = _check_head(model, train, validation)
+    is_sparse = not (is_multi_label or train.one_hot)
     if is_multi_label or getattr(model, "thresholds", None) is not None:
         # `ChooseThresholds` replaces the thresholds after an epoch. A model for one label per image
         # has no thresholds.
@@ -132,6 +133,11 @@ def _regression_task(recipe, model, train, validation):
             f"{name_some(train.class_names)}"
         )
     _check_head(model, train, validation)
+    if "bias" not in {variable.name for variable in model.get_layer("head").weights}:
+        raise ValueError(
+            "`model` must have a head with a bias, to which the mean of the values is added. "
+            f"Received: {model.name!r}, whose head has no bias"
+        )
     values = train.source.labels().astype("float64")
     mean, deviation = values.mean(axis=0), values.std(axis=0)
     deviation = np.where(deviation > 0, deviation, 1.0)
@@ -161,7 +167,7 @@ def _scale_head(model, scale, offset):
     """Multiply the outputs of a model by `scale` and add `offset`, in the weights of its head."""
     # With a distillation token, the head has two kernels and two biases, and returns the mean.
     for variable in model.get_layer("head").weights:
-        values = keras.ops.convert_to_numpy(variable).astype("float64") * scale
+        values = to_numpy(variable).astype("float64") * scale
         variable.assign((values + offset if variable.name == "bias" else values).astype("float32"))
 
 

@@ -34,9 +34,9 @@ def recipe_of(**changes):
     return small_recipe(**{**settings, **changes})
 
 
-def model_of(recipe, **options):
+def model_of(recipe, num_classes=2, **options):
     keras.utils.set_random_seed(0)
-    return small_model(recipe, num_classes=2, **options)
+    return small_model(recipe, num_classes, **options)
 
 
 @pytest.mark.parametrize(
@@ -114,3 +114,19 @@ def test_a_column_of_equal_values_is_not_divided(data):
     assert task.metadata["standardization"] == [[5.0], [1.0]]
     _, values = next(task.train.batches().as_numpy_iterator())
     np.testing.assert_array_equal(values, 0)
+
+
+def test_a_head_without_a_bias_is_refused(data):
+    recipe = recipe_of()
+    base = model_of(recipe, num_classes=0)
+    head = keras.layers.Dense(2, use_bias=False, name="head")
+    model = keras.Model(base.input, head(base.output))
+    with pytest.raises(ValueError, match="must have a head with a bias"):
+        make_task(recipe, model, *load_training_data(recipe, data))
+
+
+def test_values_in_one_column_need_their_loss(data):
+    recipe = recipe_of(loss="softmax")
+    datasets = load_training_data(recipe, data, classes=("year",))
+    with pytest.raises(ValueError, match="need `--loss regression`: they have values"):
+        make_task(recipe, small_model(recipe, num_classes=1), *datasets)
