@@ -32,7 +32,7 @@ SUFFIX = ".safetensors"
 RECORD = "keras_vit_adapter"
 RECORD_FILE = f"{RECORD}.json"
 SCALE, BASE_FINGERPRINTS = "lora_scale", "lora_base"
-HEAD_METADATA = ("class_names", "thresholds")
+HEAD_METADATA = ("class_names", "thresholds", "predicts_values")
 # Largest root mean square difference of the fingerprints of the same base model. The difference is
 # 1.4 for unrelated random kernels, and 0.06 for int4 quantization of a base model (ViT-Ti/16).
 MAX_BASE_DIFFERENCE = 0.12

@@ -34,7 +34,7 @@ from keras_vit.layers.positions import sincos_table
 from keras_vit.models.image_model import image_spec_of, options_of
 from keras_vit.models.keras_files import WEIGHTS_SUFFIX, check_finite
 from keras_vit.models.options import is_resnet, option_differences
-from keras_vit.models.structure import stored_size
+from keras_vit.models.structure import predicts_values, stored_size
 from keras_vit.models.surgery import resize, with_float_kernels
 
 # Options that only this package has, and the values that correspond to models of other projects.
@@ -145,6 +145,8 @@ def _record_thresholds(model, format, files, existing_config, path):
     `existing_config` is the `config.json` that is already next to a file of weights, or `{}`.
     """
     thresholds, multi_label = getattr(model, "thresholds", None), format.multi_label
+    if predicts_values(model):
+        logger.warning("%s does not record that the model predicts values", path)
     is_recorded = bool(multi_label) and multi_label.items() <= existing_config.items()
     if thresholds is None:
         if is_recorded:

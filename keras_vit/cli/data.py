@@ -124,8 +124,8 @@ class Data(Command):
         for name, source in splits.items():
             print(f"{name}: {source.num_examples} images")
         print_left_out(next(iter(splits.values())).left_out)
-        classes = next(iter(splits.values())).class_names
-        print(f"{len(classes)} classes: {name_some(classes, SHOWN)}")
+        classes, kind = source.class_names, "values" if source.has_values else "classes"
+        print(f"{len(classes)} {kind}: {name_some(classes, SHOWN)}")
         return splits
 
     def load(self, split, training=False, fraction=1.0):

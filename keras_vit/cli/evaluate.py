@@ -113,7 +113,8 @@ class Evaluate(Reading):
         if dataset.source.has_masks:
             names += ["compare"]
         elif batches.element_spec[1].shape.rank == 2:
-            names += ["compare" if is_multilabel else "per_class"]
+            names += ["compare"] if is_multilabel or dataset.source.has_values else []
+            names += [] if is_multilabel else ["per_class"]
         else:
             return
         refused = [name for name in names if getattr(self, name)]

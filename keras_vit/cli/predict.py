@@ -26,12 +26,14 @@ class Predict(Command):
         images: image files or folders of them; the name of a dataset as in `keras-vit train`; or
             Parquet files with a column of encoded images.
         top: classes to print for each image, the most likely first. For a model with thresholds,
-            all labels above their thresholds are printed.
-        csv: also write the printed classes to this new CSV file, one row per image and class.
+            all labels above their thresholds are printed. For a model that predicts values, all
+            values are printed.
+        csv: also write the printed classes or values to this new CSV file, one row per image and
+            class.
         output: write Parquet files to this directory instead of printing lines. The same command
             resumes after a stop.
         outputs: columns of the Parquet files: prediction, probability, probabilities, logits,
-            features, attention_distance.
+            features, attention_distance; values for a model that predicts values.
         masks: draw the mask that a segmenter predicts over each image file, and write the pictures
             to this directory instead of printing lines.
         split: the split of a dataset; by default the whole dataset.
@@ -96,11 +98,14 @@ class Predict(Command):
         # Do not pad a few images to a whole batch.
         batch_size = min(self.batch_size, images.num_images)
         predictor = Predictor(self.model, outputs, batch_size, self.dtype, self.image_size)
+        measure = "probability"
+        if predictor.model.predicts_values:
+            predictor.outputs, measure = ("values",), "value"
         lines = list(print_lines(predictor, images, self.top))
         if self.csv is not None:
             # Write a row for an image without classes, too.
             rows = [
-                {"image": line.image, "class": name, "probability": value, "error": line.error}
+                {"image": line.image, "class": name, measure: value, "error": line.error}
                 for line in lines
                 for name, value in line.classes or [(None, None)]
             ]
@@ -179,7 +184,7 @@ class Line:
 
     Args:
         image: path or id of the image.
-        classes: list of `(name, probability)`, the most likely first.
+        classes: list of `(name, probability)`, the most likely first; or of `(name, value)`.
         error: why the image cannot be decoded, or `None`.
     """
 
@@ -199,7 +204,7 @@ def print_lines(predictor, images, top):
                 yield Line(id, [], reason)
             else:
                 classes = _classes(predictor.model, columns, index, top)
-                print_classes(id, classes)
+                print_classes(id, classes, ".6g" if predictor.model.predicts_values else ".1%")
                 yield Line(id, classes)
 
 
@@ -217,11 +222,11 @@ def log_left_out(images):
         logging.getLogger("keras_vit").info("%s", describe_left_out(images.left_out))
 
 
-def print_classes(image, classes):
+def print_classes(image, classes, style=".1%"):
     """Print a line with the classes of an image, `[(name, probability), ...]`."""
     from keras_vit.core.text import printable
 
-    named = [f"{printable(name)} {probability:.1%}" for name, probability in classes]
+    named = [f"{printable(name)} {probability:{style}}" for name, probability in classes]
     print(printable(str(image)), *(named or ["-"]), sep="  ")
 
 
@@ -229,6 +234,9 @@ def _classes(model, columns, index, top):
     """Return the classes of one image with their probabilities, the most likely first."""
     from keras_vit.serving.predictor import class_names_of, ranked
 
+    if model.predicts_values:
+        values = columns["values"][index]
+        return list(zip(class_names_of(model, len(values)), values, strict=True))
     if model.thresholds is not None:
         return list(zip(columns["prediction"][index], columns["probability"][index], strict=True))
     probabilities = columns["probabilities"][index]

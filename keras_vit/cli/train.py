@@ -147,7 +147,7 @@ class Train(Command):
             print(describe_seeds(results))
         workdir = shlex.quote(str(self.workdir))
         print(f"Next: tensorboard --logdir {workdir}")
-        if self.recipe.for_classifier or self.recipe.loss == SEGMENTATION:
+        if self.recipe.has_head or self.recipe.loss == SEGMENTATION:
             print(f"      keras-vit evaluate {workdir}")
 
     def _callbacks(self):

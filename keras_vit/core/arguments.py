@@ -18,6 +18,8 @@ TARGETS = ("mean_color", "downsized", "pixels")
 COLOR_LEVELS = 8
 # Name of the loss that trains a segmenter, and names of the heads that a segmenter may have.
 SEGMENTATION, SEGMENTER_HEADS = "segmentation", ("linear", "mask")
+# Names of the losses that train a model to predict values: mean squared and mean absolute error.
+REGRESSION_LOSSES = ("regression", "regression_mae")
 # Mask value of pixels without a class, as in PASCAL VOC. Training and evaluation skip these pixels.
 IGNORED = 255
 # Dtypes that `Predictor` computes in.

@@ -59,7 +59,7 @@ def check_class_names(names, what="`class_names`", num_classes=None):
         names: list, tuple or array of strings. Dictionaries and sets are refused, because their
             order may not be the order of the classes.
         what: description of the names for the error message.
-        num_classes: required number of names; `None` for at least 2.
+        num_classes: required number of names, at least 1; `None` for at least 2.
 
     Raises:
         ValueError: if the number of names is wrong; a name is not a string, is empty, has several
@@ -76,7 +76,7 @@ def check_class_names(names, what="`class_names`", num_classes=None):
     """
     names = names.tolist() if hasattr(names, "tolist") else names
     is_list = isinstance(names, (list, tuple))
-    if not is_list or len(names) < 2 or num_classes not in (None, len(names)):
+    if not is_list or len(names) < (num_classes or 2) or num_classes not in (None, len(names)):
         raise ValueError(
             f"{what} must be a list or tuple that names {num_classes or 'at least two'} classes. "
             f"Received: {type(names).__name__} {names!r:.200}"

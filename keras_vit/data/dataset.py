@@ -172,6 +172,17 @@ class Dataset:
         maker = FeatureMaker(features.shape[1:])
         return dataclasses.replace(self, examples=examples, maker=maker, skip=skipped)
 
+    def standardized(self, mean, deviation):
+        """Return a dataset of the same images, with `(labels - mean) / deviation` as labels."""
+
+        def standardize(number, payload, label):
+            scaled = (tf.cast(label, "float64") - mean) / deviation
+            return number, payload, tf.cast(scaled, "float32")
+
+        labels = {"read_range": None, "read_numbers": None}
+        labels["examples"] = self.examples.examples.map(standardize)
+        return dataclasses.replace(self, examples=dataclasses.replace(self.examples, **labels))
+
     def batches(self):
         """Return the batches, a `tf.data.Dataset` with the attributes `class_names` and `info`."""
         _, examples = self._repeated

@@ -189,6 +189,7 @@ class ImageRows:
         digest: function that returns a digest of the images, as `Source.digest`.
         has_labels: whether there is a column `label`.
         is_multi_label: whether the column `label` has lists.
+        has_values: whether the column `label` has arrays of numbers instead of names.
         class_names: names of the classes in the order of the dataset, or `None` if not recorded.
         left_out: number of files that are not images, by reason.
     """
@@ -199,6 +200,7 @@ class ImageRows:
     digest: Callable[[], str]
     has_labels: bool = False
     is_multi_label: bool = False
+    has_values: bool = False
     class_names: tuple[str, ...] | None = None
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
@@ -229,6 +231,7 @@ def source_rows(source):
         source.digest,
         has_labels=True,
         is_multi_label=source.is_multi_label,
+        has_values=source.has_values,
         class_names=source.class_names,
         left_out=source.left_out,
     )
@@ -254,8 +257,10 @@ def _decode_if_possible(source, encoded):
 def _label_of(source, label):
     """Return the name of the class of a label, or `None` if it has no class.
 
-    For a multi-label source, return the list of the names of its classes.
+    For a multi-label source, return the list of the names of its classes. Return values unchanged.
     """
+    if source.has_values:
+        return label
     names = source.class_names
     if source.is_multi_label:
         return [names[index] for index in np.flatnonzero(label > 0)]

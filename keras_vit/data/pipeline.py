@@ -196,7 +196,8 @@ def find_source(
             )
         options["classes"] = classes
     source = kind.find(argument, split, shard=shard, **options)
-    check_class_names(source.class_names, f"The class names of {str(name)!r}")
+    count = len(source.class_names) if source.has_values else None
+    check_class_names(source.class_names, f"The class names of {str(name)!r}", count)
     return source
 
 

@@ -29,7 +29,10 @@ from keras_vit.serving.predictor import Predictor, digest_of_model
 
 _TEXTS, _NUMBERS = pyarrow.string(), pyarrow.float32()
 # How deep the lists of numbers of an image are nested in the column of each output.
-_LIST_DEPTHS = {"probabilities": 1, "logits": 1, "features": 1, "attention_distance": 2}
+_LIST_DEPTHS = {
+    **dict.fromkeys(("probabilities", "logits", "values", "features"), 1),
+    "attention_distance": 2,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +147,8 @@ class Job:
         """
         numbers, types = self.numbers(part), {"id": _TEXTS}
         if self.rows.has_labels:
-            types["label"] = _nested(_TEXTS, int(self.rows.is_multi_label))
+            kind = _NUMBERS if self.rows.has_values else _TEXTS
+            types["label"] = _nested(kind, int(self.rows.is_multi_label or self.rows.has_values))
         columns = self.predictor(self.rows.columns(numbers.start, numbers.stop), on_images)
         table = to_table(columns, types | output_types(self.predictor))
         with replacing(self.path(part)) as partial:

@@ -70,6 +70,34 @@ class Predictions:
         return {**metrics, "calibration_error": error}
 
 
+@dataclasses.dataclass(frozen=True)
+class ValuePredictions:
+    """Predicted values and targets, float32 `(images, values)`, and the names of the values."""
+
+    class_names: tuple[str, ...]
+    predicted: np.ndarray
+    targets: np.ndarray
+
+    def per_value(self):
+        """Return a dictionary of metrics `(values,)`, equal to those of scikit-learn."""
+        targets = self.targets.astype("float64")
+        errors = self.predicted - targets
+        squares, total = (errors**2).mean(axis=0), targets.var(axis=0)
+        # For equal targets, R2 is 1 if all predictions are right, and otherwise 0.
+        r2 = np.where(total > 0, 1 - squares / np.where(total > 0, total, 1), squares == 0)
+        absolute = np.abs(errors).mean(axis=0)
+        return {"r2": r2, "mean_absolute_error": absolute, "mean_squared_error": squares}
+
+    def summary(self):
+        """Return `images`, and the means of the metrics; of several values, also each metric."""
+        metrics, summary = self.per_value(), {"images": len(self.targets)}
+        summary |= {metric: float(values.mean()) for metric, values in metrics.items()}
+        for index, name in enumerate(self.class_names if len(self.class_names) > 1 else ()):
+            for metric, values in metrics.items():
+                summary[f"{metric} of {name}"] = float(values[index])
+        return summary
+
+
 def evaluate(model: keras.Model, dataset: Any) -> dict:
     """Return the accuracy and other metrics of a classifier on a dataset.
 
@@ -82,7 +110,8 @@ def evaluate(model: keras.Model, dataset: Any) -> dict:
         as ImageNet-ReaL, only images with labels count: `images`; `accuracy`, the share of images
         whose predicted class is among the labels; and, if there are more than five classes,
         `top_5_accuracy`, the share of images with a label among the five classes with the greatest
-        logits.
+        logits. For a model that predicts values: `images`, `r2`, `mean_absolute_error` and
+        `mean_squared_error`, as in scikit-learn, and for several values also `r2 of NAME` etc.
     """
     return predictions(model, dataset).summary()
 
@@ -101,7 +130,8 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
     Returns:
         `Predictions` with one entry per image in the order of the dataset. With several processes,
         the share of the first process comes first. Images of a multi-label dataset that have no
-        label are left out. For a model with `thresholds`, `LabelPredictions` of all images.
+        label are left out. For a model with `thresholds`, `LabelPredictions` of all images; for a
+        model that predicts values, `ValuePredictions`.
 
     Raises:
         ValueError: if the model and the dataset have different numbers of classes, the model does
@@ -114,13 +144,23 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
             f"The dataset must have the model's {num_classes} classes. "
             f"Received: a dataset of {len(class_names)} classes"
         )
+    has_values = batches.info.dataset.source.has_values
+    if has_values != bool(getattr(model, "predicts_values", False)):
+        raise ValueError(
+            "A model that predicts values must be given for a dataset of values, and only for one. "
+            f"Received: a model of {'classes' if has_values else 'values'}, and images with "
+            f"{'values' if has_values else 'labels'}"
+        )
     if has_zero_head(model):
         warn_of_zero_head(num_classes)
     columns_of = _prediction_columns if thresholds is None else _logits_columns
+    columns_of = _value_columns if has_values else columns_of
     parts = [columns_of(logits, labels) for logits, labels in _logits_and_labels(model, batches)]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     if batches.info.dataset.shard == process():
         columns = gather(columns)
+    if has_values:
+        return ValuePredictions(class_names, **columns)
     if thresholds is not None:
         return LabelPredictions(class_names, thresholds, **columns)
     if is_wrong := np.isnan(columns["probabilities"]).sum():
@@ -242,6 +282,11 @@ def _logits_and_labels(model, batches):
 def _logits_columns(logits, labels):
     """Return the columns of `LabelPredictions` for a batch."""
     return {"logits": logits.astype("float32"), "labels": labels > 0}
+
+
+def _value_columns(values, labels):
+    """Return the columns of `ValuePredictions` for a batch."""
+    return {"predicted": values.astype("float32"), "targets": labels}
 
 
 def _prediction_columns(logits, labels):

@@ -36,6 +36,8 @@ class ImageModel(keras.Model):
       with a new head has no class names.
     - `thresholds`: for a multi-label model (its probabilities are sigmoids), a tuple with the
       probability above which each class is predicted; otherwise `None`. It can be assigned.
+    - `predicts_values`: whether the outputs are values (regression) instead of logits. Then
+      `class_names` are the names of the values. It can be assigned.
     - `image_spec`: a `keras_vit.core.image_spec.ImageSpec`, which describes how images were
       resized, cropped and normalized.
     - `layout`: name of the checkpoint layout that the weights were read from, or `None`.
@@ -50,6 +52,7 @@ class ImageModel(keras.Model):
     # Set on the class: with an `__init__`, Keras would not treat the subclass as Functional.
     # `config_to_save` is the `get_config` of the model that is saved instead of this model.
     options = layout = config_to_save = _class_names = _thresholds = None
+    predicts_values = False
     image_spec = WHOLE_IMAGE
 
     @property
@@ -99,6 +102,7 @@ class ImageModel(keras.Model):
             "options": self.options and dataclasses.asdict(self.options),
             "class_names": self.class_names,
             "thresholds": self.thresholds,
+            "predicts_values": self.predicts_values,
             "image_spec": dataclasses.asdict(self.image_spec),
             "layout": self.layout,
         }
@@ -106,13 +110,14 @@ class ImageModel(keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        names = "options", "class_names", "thresholds", "image_spec", "layout"
+        names = "options", "class_names", "thresholds", "predicts_values", "image_spec", "layout"
         metadata = {name: config.pop(name) for name in names}
         # Options may contain activations that are registered functions.
         options = keras.saving.deserialize_keras_object(metadata["options"])
         model = super().from_config(config, custom_objects)
         model.options = options and options_from_config(options)
         model.class_names, model.thresholds = metadata["class_names"], metadata["thresholds"]
+        model.predicts_values = metadata["predicts_values"]
         model.image_spec, model.layout = ImageSpec(**metadata["image_spec"]), metadata["layout"]
         follow_dtype(model)
         return model
@@ -154,7 +159,7 @@ def functional(model, output, **options):
 def copy_attributes(model, new, keeps_head=True, **changes):
     """Copy metadata and options, with changes, from a model to a new model that was made from it.
 
-    Class names and thresholds are only copied if the new model keeps the head.
+    Class names, thresholds and `predicts_values` are only copied if the new model keeps the head.
     """
     if not (isinstance(model, ImageModel) and isinstance(new, ImageModel)):
         return
@@ -163,6 +168,7 @@ def copy_attributes(model, new, keeps_head=True, **changes):
     follow_dtype(new)
     if keeps_head:
         new.class_names, new.thresholds = model.class_names, model.thresholds
+        new.predicts_values = model.predicts_values
 
 
 def options_of(model):

@@ -120,8 +120,18 @@ def is_segmenter(model):
 
 
 def output_name(model):
-    """Return the name of a model's output: `logits`, or `features` if the model has no head."""
-    return "logits" if model.layers[-1].name in ("head", "logits") else "features"
+    """Return the name of a model's output.
+
+    It is `logits`, `values` if the model predicts values, or `features` if it has no head.
+    """
+    if model.layers[-1].name not in ("head", "logits"):
+        return "features"
+    return "values" if predicts_values(model) else "logits"
+
+
+def predicts_values(model):
+    """Whether the outputs of a model are values (regression) instead of logits of classes."""
+    return bool(getattr(model, "predicts_values", False))
 
 
 def has_zero_head(model):

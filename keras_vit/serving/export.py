@@ -29,6 +29,7 @@ from keras_vit.models.structure import (
     has_zero_head,
     is_segmenter,
     output_name,
+    predicts_values,
     stored_size,
     warn_of_zero_head,
 )
@@ -82,13 +83,14 @@ def export(
     `(batch, num_classes)`, and for the most likely classes `top_k_classes`, int32, `top_k_labels`,
     strings, and `top_k_probabilities`, float32, all `(batch, top_k)`. If `model.thresholds` is set,
     the probabilities are sigmoids, and there are also `predicted`, bool, and `predicted_labels`,
-    strings that are empty where `predicted` is false, both `(batch, num_classes)`. For a
+    strings that are empty where `predicted` is false, both `(batch, num_classes)`. For a model that
+    predicts values, the first three return only `values`, float32 `(batch, num_classes)`. For a
     `keras_vit.segmenter`, the first three return `logits` `(batch, height, width, num_classes)` and
     `masks`, int32 `(batch, height, width)`, in the size of the resized images. For a model without
     a head (`num_classes=0`), all signatures return `features`.
 
-    Exports in other formats take preprocessed `images`. They return `logits`, or `features` if the
-    model has no head.
+    Exports in other formats take preprocessed `images`. They return `logits` or `values`, or
+    `features` if the model has no head.
 
     The version also contains `model.json`, which describes the model, and the class names. For a
     SavedModel, settings for TF Serving are written to `directory`; files that exist are kept. A
@@ -187,7 +189,7 @@ def export(
 def _recorded_class_names(target, model, quantize, class_names):
     """Check that the target format fits a model; return the class names, `None` without a head."""
     check_backbone(model)
-    has_head = output_name(model) == "logits"
+    has_head = output_name(model) != "features"
     shapes = [tuple(tensor.shape) for tensor in (*model.inputs, *model.outputs)]
     if not has_head and (shapes[0][-1] != 3 or list(map(len, shapes)) != [4, 2]):
         raise ValueError(
@@ -205,7 +207,7 @@ def _recorded_class_names(target, model, quantize, class_names):
         )
     if not has_head:
         return None
-    if target.has_signatures and num_classes < 2:
+    if target.has_signatures and num_classes < 2 and not predicts_values(model):
         raise ValueError(
             "`model` must have at least 2 classes: the softmax of one logit is always 1. "
             f"Received: a model with num_classes={num_classes}"
@@ -246,11 +248,12 @@ def _metadata(model, format, quantize):
             name: new for name, (new, _) in changed.items() if name not in options.names("training")
         },
         "image_size": stored_size(model),
-        "num_classes": model.output_shape[-1] if output_name(model) == "logits" else 0,
+        "num_classes": model.output_shape[-1] if output_name(model) != "features" else 0,
         "parameters": model.count_params(),
         "preprocessing": "resized and cropped as in image_spec, then (pixels - 127.5) / 127.5",
         "image_spec": dataclasses.asdict(image_spec_of(model)),
         "thresholds": getattr(model, "thresholds", None),
+        "predicts_values": predicts_values(model),
         "format": format,
         "quantize": quantize,
         "keras_vit": __version__,

@@ -43,8 +43,9 @@ class Predictor:
         outputs: names of the columns to compute: `"prediction"`, the name of the most likely class;
             `"probability"`, float32, the probability of that class; `"probabilities"` and
             `"logits"`, float32 `(classes,)`; `"features"`, float32 `(width,)`, the input of the
-            head; `"attention_distance"`, float32 `(blocks, heads)`, in pixels. For a model with
-            thresholds, `"prediction"` lists the labels whose probabilities are above their
+            head; `"attention_distance"`, float32 `(blocks, heads)`, in pixels. A model that
+            predicts values has `"values"`, float32 `(values,)`, not the first four. For a model
+            with thresholds, `"prediction"` lists the labels whose probabilities are above their
             thresholds, most likely first, and `"probability"` lists these probabilities. An export
             cannot compute `"attention_distance"`. It can compute `"features"` if its model has no
             head, or if it has the signature `"features"`.

@@ -26,6 +26,7 @@ from keras_vit.models.structure import (
     has_zero_head,
     is_segmenter,
     output_name,
+    predicts_values,
     stored_size,
     warn_of_zero_head,
 )
@@ -33,7 +34,7 @@ from keras_vit.models.surgery import copy_layer, copy_model, with_float_kernels
 from keras_vit.serving.formats import LABELS, METADATA_FILE, find_export, format_of, requiring_extra
 from keras_vit.serving.image_files import upright
 
-CLASS_OUTPUTS = ("prediction", "probability", "probabilities", "logits")
+CLASS_OUTPUTS = ("prediction", "probability", "probabilities", "logits", "values")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Runner:
         image_spec: the `ImageSpec` by which images are resized and cropped.
         class_names: names of the classes, or `None`.
         thresholds: thresholds of the probabilities of a multi-label model, or `None`.
+        predicts_values: whether the output is `values`, which `class_names` name.
     """
 
     run: Callable
@@ -58,6 +60,7 @@ class Runner:
     image_spec: ImageSpec = WHOLE_IMAGE
     class_names: list[str] | None = None
     thresholds: tuple[float, ...] | None = None
+    predicts_values: bool = False
     # Functions that prepare an image: one takes the bytes of a file, the other takes pixels.
     makers: tuple | None = dataclasses.field(init=False, repr=False)
 
@@ -136,8 +139,8 @@ def load_runner(
         path: an export (a file such as `model.onnx`, the directory of a version, or the directory
             of all versions, to load the newest), a run's directory, a `.keras` file, or a
             checkpoint as in `keras_vit.from_checkpoint`.
-        outputs: names of the outputs: `"logits"`, `"features"`, or, for a model only,
-            `"attention_distance"`; by default logits, or features if the model has no head.
+        outputs: names of the outputs: `"logits"`, `"values"`, `"features"`, or, for a model only,
+            `"attention_distance"`; by default logits or values, or features without a head.
         batch_size: number of images in each call of a model.
         dtype: dtype in which a model computes; by default the dtype of the model.
         image_size: int or `(height, width)`, for a model, or for an export that takes images of
@@ -193,7 +196,8 @@ def export_runner(version, outputs=None, image_size=None):
     labels, size = version / LABELS, image_size or old_size
     names = labels.read_text(encoding="utf-8-sig").splitlines() if labels.is_file() else None
     spec = image_spec.at(size, old_size)
-    return Runner(run, image_shape, batch_size, size, spec, names, metadata.get("thresholds"))
+    head = metadata.get("thresholds"), metadata.get("predicts_values", False)
+    return Runner(run, image_shape, batch_size, size, spec, names, *head)
 
 
 def model_runner(model, outputs=None, batch_size=32, dtype=None):
@@ -214,7 +218,7 @@ def model_runner(model, outputs=None, batch_size=32, dtype=None):
             )
         if has_zero_head(model):
             warn_of_zero_head(model.output_shape[-1])
-        tensors["logits"] = as_float32(model.output)
+        tensors[output_name(model)] = as_float32(model.output)
     if "features" in outputs:
         tensors["features"] = feature_extractor(model).output
     network = for_inference(keras.Model(model.input, tensors)) if tensors else None
@@ -232,6 +236,7 @@ def model_runner(model, outputs=None, batch_size=32, dtype=None):
         image_spec_of(model),
         class_names and list(class_names),
         getattr(model, "thresholds", None),
+        predicts_values(model),
     )
 
 

@@ -197,10 +197,11 @@ def find_rule_inputs(data, model, split="train", **options):
     """Return the `RuleInputs` of a dataset and a model; arguments as in `auto_recipe`."""
     options = {name: value for name, value in options.items() if value}
     source = load(data, split, 32, 1, **options).info.dataset.source
-    if source.has_masks or source.is_multi_label:
+    if source.has_masks or source.has_values or source.is_multi_label:
         raise ValueError(
-            "`auto` needs images with one label each. Use `train segment` for masks, and `train "
-            f"finetune --loss sigmoid` for several labels per image. Received: data={data!r}"
+            "`auto` needs images with one label each. Use `train segment` for masks, `train "
+            "finetune --loss sigmoid` for several labels per image, and `train finetune --loss "
+            f"regression` for values. Received: data={data!r}"
         )
     _, counts = np.unique(source.labels(), return_counts=True)
     # Raise an error now if there are no validation images.

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import IGNORED, TARGETS, check_choice
+from keras_vit.core.arguments import IGNORED, REGRESSION_LOSSES, TARGETS, check_choice
 from keras_vit.training.recipe import Recipe
 
 
@@ -25,9 +25,12 @@ def sigmoid_cross_entropy(labels: Any, logits: Any) -> Any:
 
 
 def make_loss(recipe: Recipe, is_sparse: bool = True) -> Any:
-    """Return a recipe's loss for class numbers `(batch,)` or soft labels `(batch, classes)`."""
+    """Return a recipe's loss for labels `(batch,)`, or soft labels or values `(batch, n)`."""
     if recipe.loss == "sigmoid":
         return sigmoid_cross_entropy
+    if recipe.loss in REGRESSION_LOSSES:
+        is_squared = recipe.loss == REGRESSION_LOSSES[0]
+        return (keras.losses.MeanSquaredError if is_squared else keras.losses.MeanAbsoluteError)()
     if is_sparse:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return keras.losses.CategoricalCrossentropy(

@@ -9,6 +9,7 @@ import typing
 from typing import Literal
 
 from keras_vit.core.arguments import (
+    REGRESSION_LOSSES,
     SEGMENTATION,
     SEGMENTER_HEADS,
     TARGETS,
@@ -71,7 +72,8 @@ RANGES = (
 NEEDS = (
     (("label_smoothing",), "loss", ("softmax",)),
     (("segment_head",), "loss", (SEGMENTATION,)),
-    (("head_bias", "freeze"), "loss", CLASS_LOSSES),
+    (("head_bias",), "loss", CLASS_LOSSES),
+    (("freeze",), "loss", (*CLASS_LOSSES, *REGRESSION_LOSSES)),
     (("class_balance",), "loss", (*CLASS_LOSSES, SEGMENTATION)),
     (("temperature",), "distillation", ("soft",)),
     # Keras's optimizers can accumulate, but would count each part as a step of the schedule.
@@ -149,7 +151,9 @@ class Recipe:
         loss: for classes of images `"softmax"` or `"sigmoid"` (cross-entropy of the softmax, or of
             one sigmoid per class); for masked patches the target to predict, `"mean_color"` (mean
             color of a patch), `"downsized"` (mean colors of the 4 x 4 parts of a patch) or
-            `"pixels"`; for masks `"segmentation"` (cross-entropy of the softmax per pixel).
+            `"pixels"`; for masks `"segmentation"` (cross-entropy of the softmax per pixel); for
+            values `"regression"` or `"regression_mae"` (mean squared or mean absolute error of
+            the standardized values).
         label_smoothing: share of a label that is spread over all classes; for the loss `"softmax"`.
         head_bias: initial bias of a new head. With the loss `"sigmoid"`, -10 makes each class
             improbable at the start.
@@ -227,7 +231,7 @@ class Recipe:
     epochs: int | None = None
     steps: int | None = None
     weight_decay: float = 0.0
-    loss: Literal[CLASS_LOSSES + TARGETS + (SEGMENTATION,)] = "softmax"
+    loss: Literal[CLASS_LOSSES + REGRESSION_LOSSES + TARGETS + (SEGMENTATION,)] = "softmax"
     label_smoothing: float = 0.0
     head_bias: float = 0.0
     momentum_dtype: Literal[MOMENTUM_DTYPES] | None = None
@@ -297,6 +301,11 @@ class Recipe:
     def for_classifier(self):
         """Whether the model is a classifier of images, and not of pixels or masked patches."""
         return self.loss in CLASS_LOSSES
+
+    @property
+    def has_head(self):
+        """Whether the model has a head with one output per class or value of an image."""
+        return self.for_classifier or self.loss in REGRESSION_LOSSES
 
     def changed(self, names):
         """Return those of the `names` whose settings differ from their defaults."""

@@ -241,9 +241,8 @@ class ResumableFit:
                 self.history,
                 self.model,
                 self._write_metrics,
-                class_names=task.metadata.get("class_names"),
+                task,
                 monitor=self.recipe.monitor,
-                predictor=task.predictor,
             ),
             *self._stopping(),
             # `MeasureRegularly` comes after `StopEarly`, to see that an epoch is the last, and

@@ -20,6 +20,7 @@ from keras_vit.checkpoints.run_files import (
 from keras_vit.core.files import replacing
 from keras_vit.models.image_model import ImageModel, copy_attributes, functional
 from keras_vit.models.keras_files import check_finite
+from keras_vit.models.surgery import copy_model
 from keras_vit.training.callbacks import (
     NotFiniteError,
     averaged_weights,
@@ -41,21 +42,19 @@ class SaveModels(keras.callbacks.Callback):
     `NotFiniteError` is raised.
 
     `history` is a list of the metrics of earlier epochs, to which this callback adds each epoch.
-    `write` is a function that writes the metrics to a file. `predictor` is a second model with the
-    same weights to save as `predictor.keras`, or `None`.
+    `write` is a function that writes the metrics to a file. `task` is the `Task`, whose `predictor`
+    is saved as `predictor.keras`, and whose `finish` changes a copy of the model that is saved.
     """
 
-    def __init__(
-        self, workdir, history, model, write, class_names=None, monitor=None, predictor=None
-    ):
+    def __init__(self, workdir, history, model, write, task, monitor=None):
         super().__init__()
         self.workdir = workdir
         self.history = history
         self.saved_model = model
         self.write = write
-        self.class_names = class_names
+        self.class_names = task.metadata.get("class_names")
         self.monitor = monitor
-        self.predictor = predictor
+        self.predictor, self.finish = task.predictor, task.finish
 
     def on_epoch_end(self, epoch, logs=None):
         metrics = {name: float(value) for name, value in logs.items() if name not in SPEED}
@@ -65,14 +64,22 @@ class SaveModels(keras.callbacks.Callback):
         trained = self.model
         check_finite_value("val_loss", logs.get("val_loss", 0.0))
         _check_weights(trained)
-        save_model(self.saved_model, self.workdir / LAST_MODEL, self.class_names)
+        self._save(LAST_MODEL)
         if self.predictor is not None:
             save_model(self.predictor, self.workdir / PREDICTOR_MODEL, self.class_names)
         with averaged_weights(trained):
             if averages_of(trained):
-                save_model(self.saved_model, self.workdir / AVERAGED_MODEL, self.class_names)
+                self._save(AVERAGED_MODEL)
             if find_best(self.history, self.monitor) == len(self.history) - 1:
-                save_model(self.saved_model, self.workdir / BEST_MODEL, self.class_names)
+                self._save(BEST_MODEL)
+
+    def _save(self, name):
+        model = self.saved_model
+        if self.finish is not None:
+            model = copy_model(_on_one_device(model))
+            copy_attributes(self.saved_model, model)
+            self.finish(model)
+        save_model(model, self.workdir / name, self.class_names)
 
 
 class SaveState(keras.callbacks.Callback):

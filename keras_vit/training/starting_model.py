@@ -66,12 +66,12 @@ def make_model(
             `dtype` is given for a `.keras` file, or a head to keep has other classes than
             `kept_classes`.
     """
-    if kept_classes is not None and (is_variant(model) or not recipe.for_classifier):
+    if kept_classes is not None and (is_variant(model) or not recipe.has_head):
         raise ValueError(
-            "`keep_head` (`--keep-head`) needs a trained model, and a loss for classes of images. "
+            "`keep_head` (`--keep-head`) needs a trained model, and a loss for classes or values. "
             f"Received: keep_head=True, model={str(model)!r}, loss={recipe.loss!r}"
         )
-    head_classes = num_classes if recipe.for_classifier else 0
+    head_classes = num_classes if recipe.has_head else 0
     made = _new_or_loaded(recipe, model, None if kept_classes is not None else head_classes, dtype)
     if kept_classes is not None:
         model_classes = getattr(made, "class_names", None) or ()

@@ -1,21 +1,24 @@
 """Tasks: for each loss of a recipe, the model, datasets, loss and metrics to train with."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import keras
 import numpy as np
 
-from keras_vit.core.arguments import IGNORED, SEGMENTATION, TARGETS
-from keras_vit.core.text import check_class_names
+from keras_vit.core.arguments import IGNORED, REGRESSION_LOSSES, SEGMENTATION, TARGETS
+from keras_vit.core.text import check_class_names, name_some
 from keras_vit.data.corruption import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.data.sources.masks import count_pixels
 from keras_vit.models.features import feature_extractor
 from keras_vit.models.inference import for_inference
 from keras_vit.models.masked_patches import masked_patch_predictor
-from keras_vit.models.structure import check_classifier, is_segmenter, token_stride
+from keras_vit.models.structure import check_classifier, is_segmenter, predicts_values, token_stride
 from keras_vit.models.unused_tokens import without_unused_tokens
 from keras_vit.training.distillation import check_teacher_settings, distill
+from keras_vit.training.distribution import to_numpy
 from keras_vit.training.losses import (
     BalancedAccuracy,
     PixelCrossEntropy,
@@ -29,7 +32,8 @@ class Task:
     """The arguments of `model.compile` and `model.fit`, and metadata to record in `run.json`.
 
     `predictor` is a second model to save, or `None`. `measures_precision` is true if the mean
-    average precision is measured, for multi-label images.
+    average precision is measured, for multi-label images. `finish` is a function that changes a
+    trained model in place before it is saved or returned, or `None`.
     """
 
     model: keras.Model
@@ -41,6 +45,7 @@ class Task:
     class_weights: dict | None = None
     predictor: keras.Model | None = None
     measures_precision: bool = False
+    finish: Callable | None = None
 
 
 def make_task(recipe, model, train, validation, teacher=None):
@@ -51,6 +56,7 @@ def make_task(recipe, model, train, validation, teacher=None):
     """
     check_teacher_settings(recipe, teacher)
     builders = {SEGMENTATION: _segmentation_task, **dict.fromkeys(TARGETS, _masked_patch_task)}
+    builders |= dict.fromkeys(REGRESSION_LOSSES, _regression_task)
     task = builders.get(recipe.loss, _classification_task)(recipe, model, train, validation)
     _check_monitor(recipe, task)
     if teacher is not None:
@@ -61,26 +67,26 @@ def make_task(recipe, model, train, validation, teacher=None):
 
 def _classification_task(recipe, model, train, validation):
     names, source = train.class_names, train.source
-    check_class_names(names)
-    _check_same_classes(train, validation)
-    num_classes = check_classifier(model)
-    if num_classes != len(names):
-        raise ValueError(
-            f"`model` must have a head for the dataset's {len(names)} classes; "
-            f"see `keras_vit.replace_head`. Received: a model with {num_classes} outputs"
-        )
     is_multi_label = source.is_multi_label
+    kinds = {
+        "masks": (source.has_masks, SEGMENTATION),
+        "values": (source.has_values, REGRESSION_LOSSES[0]),
+        "several labels": (is_multi_label, "sigmoid"),
+    }
+    for content, (has_content, needed) in kinds.items():
+        if has_content and recipe.loss != needed:
+            raise ValueError(
+                f"These images need `--loss {needed}`: they have {content}. "
+                f"Received: loss={recipe.loss!r}"
+            )
+    check_class_names(names)
+    num_classes = _check_head(model, train, validation)
     is_sparse = not (is_multi_label or train.one_hot)
-    if source.has_masks or (is_multi_label and recipe.loss != "sigmoid"):
-        needed = SEGMENTATION if source.has_masks else "sigmoid"
-        raise ValueError(
-            f"These images need `--loss {needed}`: they have "
-            f"{'masks' if source.has_masks else 'several labels'}. Received: loss={recipe.loss!r}"
-        )
     if is_multi_label or getattr(model, "thresholds", None) is not None:
         # `ChooseThresholds` replaces the thresholds after an epoch. A model for one label per image
         # has no thresholds.
         model.thresholds = (0.5,) * num_classes if is_multi_label else None
+    model.predicts_values = False
     metrics = [] if is_multi_label else [_accuracy(is_sparse)]
     if metrics and (recipe.class_balance != "none" or recipe.monitor == "val_balanced_accuracy"):
         metrics.append(BalancedAccuracy(num_classes))
@@ -100,6 +106,69 @@ def _classification_task(recipe, model, train, validation):
         class_weights=weights,
         measures_precision=measures_precision,
     )
+
+
+def _check_head(model, train, validation):
+    """Return the number of outputs of a model, which must be that of the dataset's classes."""
+    _check_same_classes(train, validation)
+    num_outputs = check_classifier(model)
+    if num_outputs != len(train.class_names):
+        raise ValueError(
+            f"`model` must have a head for the dataset's {len(train.class_names)} classes; "
+            f"see `keras_vit.replace_head`. Received: a model with {num_outputs} outputs"
+        )
+    return num_outputs
+
+
+def _regression_task(recipe, model, train, validation):
+    """Train on values that are standardized by the mean and deviation of the training values.
+
+    So a recipe is as good for values of any unit. `finish` turns the trained model into a model of
+    the values, and the standardization disappears in the head.
+    """
+    if not train.source.has_values:
+        raise ValueError(
+            f"The loss `{recipe.loss}` needs images with values: a `csv:PATH` whose columns have "
+            "names and finite numbers. Received: images with the labels or classes "
+            f"{name_some(train.class_names)}"
+        )
+    _check_head(model, train, validation)
+    if "bias" not in {variable.name for variable in model.get_layer("head").weights}:
+        raise ValueError(
+            "`model` must have a head with a bias, to which the mean of the values is added. "
+            f"Received: {model.name!r}, whose head has no bias"
+        )
+    values = train.source.labels().astype("float64")
+    mean, deviation = values.mean(axis=0), values.std(axis=0)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    if predicts_values(model):
+        _scale_head(model, 1 / deviation, -mean / deviation)
+    model.predicts_values, model.thresholds = False, None
+    trained = model, *(data and data.standardized(mean, deviation) for data in (train, validation))
+    if recipe.freeze:
+        trained = _only_head(*trained)
+    return Task(
+        without_unused_tokens(trained[0]),
+        *trained[1:],
+        make_loss(recipe),
+        (keras.metrics.R2Score(name="r2"),),
+        {"class_names": train.class_names, "standardization": [mean.tolist(), deviation.tolist()]},
+        finish=functools.partial(_predict_values, scale=deviation, offset=mean),
+    )
+
+
+def _predict_values(model, scale, offset):
+    """Turn a model of standardized values into a model of the values, in place."""
+    _scale_head(model, scale, offset)
+    model.predicts_values = True
+
+
+def _scale_head(model, scale, offset):
+    """Multiply the outputs of a model by `scale` and add `offset`, in the weights of its head."""
+    # With a distillation token, the head has two kernels and two biases, and returns the mean.
+    for variable in model.get_layer("head").weights:
+        values = to_numpy(variable).astype("float64") * scale
+        variable.assign((values + offset if variable.name == "bias" else values).astype("float32"))
 
 
 def _only_head(model, train, validation):

@@ -204,6 +204,8 @@ def train(
         fit.fit(state)
         run.add({"has_ended": True})
         assign_averages(fit.task.model)
+        if fit.task.finish is not None:
+            fit.task.finish(model)
         if not run.recorded.get("has_ended"):
             _report_skipped(run, fit.train, fit.validation)
     return Run(model, fit.history, pathlib.Path(workdir).expanduser(), recipe)

@@ -77,11 +77,13 @@ def test_a_file_without_its_metadata_is_refused(tmp_path):
 def test_the_names_of_the_classes_come_with_the_head(name, tmp_path):
     model, base = tuned(**PEFT), fresh(**PEFT)
     model.class_names, model.thresholds = ("bus", "car", "van"), (0.2, 0.3, 0.4)
+    model.predicts_values = True
     base.class_names = ("apple", "pear", "plum")
     keras_vit.save_adapter(model, tmp_path / name)
     keras_vit.load_adapter(base, tmp_path / name)
     np.testing.assert_array_equal(logits_of(base), logits_of(model))
     assert base.class_names == ("bus", "car", "van") and base.thresholds == (0.2, 0.3, 0.4)
+    assert base.predicts_values
 
 
 @PATHS

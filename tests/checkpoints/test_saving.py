@@ -194,6 +194,13 @@ def test_thresholds_that_are_not_recorded_are_told(tmp_path, caplog):
     assert "sigmoid probabilities and `model.thresholds` are lost" in caplog.text
 
 
+def test_files_of_other_projects_do_not_record_that_outputs_are_values(tmp_path, caplog):
+    model = random_model(GELU)
+    model.predicts_values = True
+    save_checkpoint(model, tmp_path / "values.safetensors", "timm")
+    assert "does not record that the model predicts values" in caplog.text
+
+
 def test_heads_that_weights_alone_do_not_record_must_be_given(tmp_path):
     """With another number the same arrays are another model."""
     path = tmp_path / "file.safetensors"

@@ -76,6 +76,15 @@ def test_models_carry_thresholds(tmp_path):
         model.thresholds = (0.5, 0.5)
 
 
+def test_models_carry_whether_they_predict_values(tmp_path):
+    model = vit(num_classes=1)
+    model.predicts_values, model.class_names = True, ["age"]
+    model.save(tmp_path / "model.keras")
+    for each in (keras.models.load_model(tmp_path / "model.keras"), keras_vit.resize(model, 32)):
+        assert each.predicts_values and each.class_names == ("age",)
+    assert not keras_vit.replace_head(model, 3).predicts_values
+
+
 @pytest.mark.parametrize(
     ("loss", "options", "is_wrong"),
     [

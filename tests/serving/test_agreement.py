@@ -75,9 +75,16 @@ def with_thresholds():
     return model
 
 
+def of_values():
+    model = small_classifier("token")
+    model.predicts_values = True
+    return model
+
+
 MODELS = {
     "classifier": lambda: small_classifier("token"),
     "several labels": with_thresholds,
+    "values": of_values,
     "bit": lambda: small_classifier("bit"),
     "segmenter": segmenter,
     **{family: functools.partial(tower, family) for family in TOWERS},

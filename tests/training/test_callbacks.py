@@ -8,6 +8,7 @@ from keras_vit.models.keras_files import load_model
 from keras_vit.training.callbacks import MeasureRegularly, NotFiniteError
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.save_callbacks import SaveModels
+from keras_vit.training.tasks import Task
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import small_model, small_recipe
 
@@ -16,7 +17,8 @@ from tests.fixtures.small_runs import small_model, small_recipe
 def callback(tmp_path):
     model = small_model(small_recipe())
     model.compile(make_optimizer(small_recipe(), model, 10))
-    callback = SaveModels(tmp_path, [], model, write=lambda: None)
+    task = Task(model, None, None, None, (), {})
+    callback = SaveModels(tmp_path, [], model, lambda: None, task)
     callback.set_model(model)
     return callback
 

@@ -122,7 +122,7 @@ def test_a_kept_head_computes_as_before(kind, tmp_path):
     [
         ("ViT_Ti16", {}, "needs a trained model"),
         ("ViT_Ti61", {}, "must be an existing file"),
-        (case_path("a_vit_token"), {"loss": "pixels"}, "a loss for classes of images"),
+        (case_path("a_vit_token"), {"loss": "pixels"}, "a loss for classes or values"),
         (case_path("a_vit_token"), {}, "with None instead of '0'"),
     ],
 )

@@ -36,7 +36,8 @@ class Source:
 
     Args:
         examples: dataset of `(number, payload, label)`, always in the same order: int64, string,
-            and int32. In a multi-label dataset, a label is a float32 vector `(classes,)`.
+            and int32. In a multi-label dataset, or if the labels are values, a label is a float32
+            vector `(classes,)`.
         class_names: name of each label.
         numbers: int64 array of the numbers of the examples.
         find_id: function from the number of an example to its id.
@@ -57,6 +58,7 @@ class Source:
         read_numbers: function from numbers to a dataset like `examples` with exactly these
             examples; `None` if payloads are not in memory.
         has_masks: whether the bytes of an example contain an image and its mask.
+        has_values: whether labels are values to predict, whose names are `class_names`.
         record_files: paths of the record files that contain the examples.
         version: name and version of a dataset of TensorFlow Datasets.
         all_labels: array of the labels of all numbers of the whole dataset, if they are in memory
@@ -78,6 +80,7 @@ class Source:
     read_range: Callable[[int, int], tf.data.Dataset] | None = None
     read_numbers: Callable[[np.ndarray], tf.data.Dataset] | None = None
     has_masks: bool = False
+    has_values: bool = False
     record_files: tuple[str, ...] = ()
     version: str | None = None
     all_labels: np.ndarray | None = None
@@ -85,7 +88,7 @@ class Source:
     @property
     def is_multi_label(self):
         """Whether an image may have several labels."""
-        return self.examples.element_spec[2].shape.rank == 1
+        return self.examples.element_spec[2].shape.rank == 1 and not self.has_values
 
     @property
     def num_examples(self):

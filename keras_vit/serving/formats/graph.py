@@ -10,6 +10,7 @@ import tempfile
 import keras
 from keras import ops
 
+from keras_vit.models.image_model import copy_attributes
 from keras_vit.models.structure import group_norms, output_name
 from keras_vit.models.surgery import copy_model, with_float_kernels
 from keras_vit.models.unused_tokens import without_unused_tokens
@@ -45,6 +46,7 @@ def portable(model):
     All weights of the copy are trainable, except the states of random generators.
     """
     copy = copy_model(with_float_kernels(model), _portable_layer, keeps_frozen=False)
+    copy_attributes(model, copy)
     copy.trainable = True
     return copy
 

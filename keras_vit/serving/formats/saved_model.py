@@ -120,7 +120,8 @@ class _Served(tf.Module):
     def _answer(self, images):
         outputs = self.model.answer(images)
         if "logits" not in outputs:
-            return {"features": outputs["features"]}
+            name = "values" if "values" in outputs else "features"
+            return {name: outputs[name]}
         logits = outputs["logits"]
         if logits.shape.rank == 4:
             return {"logits": logits, "masks": tf.argmax(logits, -1, tf.int32)}
@@ -190,7 +191,7 @@ def in_tensorflow(model, path, batch_size):
     """Convert a model to a TensorFlow object with the model's weights and a function `answer`.
 
     `answer` maps preprocessed images to a dictionary of `features` and, if the model has a head,
-    `logits`. `path` must not exist; it becomes a directory of temporary files.
+    `logits` or `values`. `path` must not exist; it becomes a directory of temporary files.
     """
     outputs = {"features": representation(model, ("head",)), output_name(model): model.outputs[0]}
     as_float32 = keras.layers.Activation("linear", dtype="float32")
@@ -228,12 +229,12 @@ def _from_jax(model, images, path):
 def load(path, output):
     """Load the signature that returns `output`; see `ExportFormat`.
 
-    By default it returns `logits`, or `features` if no signature returns logits. A signature that
+    By default it returns `logits` or `values`, or else `features`. A signature that
     takes encoded images is preferred, then one for preprocessed images, then one for uint8 images.
     """
     loaded = tf.saved_model.load(str(path.parent))
     signatures = {}
-    for name in ("logits", "features") if output is None else (output,):
+    for name in ("logits", "values", "features") if output is None else (output,):
         for key, function in loaded.signatures.items():
             ((argument, spec),) = function.structured_input_signature[1].items()
             if name in function.structured_outputs and argument in ("image_bytes", "images"):

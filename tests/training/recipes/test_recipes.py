@@ -149,6 +149,8 @@ WRONG = [
     ("freeze", {"freeze": True, "augmentation": "bit"}),
     ("freeze", {"freeze": True, "frozen_blocks": 1}),
     ("class_balance", {"loss": "pixels", "class_balance": "weights"}),
+    ("class_balance", {"loss": "regression", "class_balance": "sampling"}),
+    ("head_bias", {"loss": "regression", "head_bias": -10.0}),
     ("temperature", {"distillation": "hard", "temperature": 2.0}),
     ("label_weight", {"label_weight": 1.0}),
     ("epochs", {"epochs": 2}),
