@@ -37,6 +37,7 @@ class Convert(Command):
             head.
         image_size: resize the position embeddings for this image size: one number, or height and
             width.
+        image_channels: adapt the first kernel to images with this number of channels.
         num_heads: number of attention heads; for a file of PyTorch without a config.json.
         key: the weights to read, if a file of PyTorch has several, such as model_ema.
         quantize: quantize the projections and MLPs; only with `--to keras`.
@@ -53,6 +54,7 @@ class Convert(Command):
     to: Literal[(*LAYOUTS, "saved_model")] | None = None
     num_classes: int | None = None
     image_size: int | tuple[int, int] | None = None
+    image_channels: int | None = None
     num_heads: int | None = None
     key: str | None = None
     quantize: Literal[QUANTIZATIONS] | None = None
@@ -81,7 +83,9 @@ class Convert(Command):
             parse_repository(self.push)
         check_target(find_model(self.source), target, to, self.overwrite)
         sizes = self.num_classes, self.image_size, self.num_heads
-        model = from_checkpoint(self.source, *sizes, key=self.key)
+        model = from_checkpoint(
+            self.source, *sizes, key=self.key, image_channels=self.image_channels
+        )
         if self.to is None and to in written_formats():
             to = format_for(model, target.suffix)
         if self.quantize is not None:

@@ -1,6 +1,7 @@
 """How a picture becomes the array that a model takes."""
 
 import dataclasses
+import itertools
 
 from keras_vit.core.arguments import check_choice
 
@@ -38,6 +39,7 @@ class ImageSpec:
             one number, or of one per channel. The patch projection includes this normalization, so
             that the model takes images in [-1, 1]; `keras_vit.save_checkpoint` removes it again.
         deviation: standard deviation of the same normalization, a tuple like `mean`.
+        channels: number of channels of an image.
 
     Raises:
         ValueError: if the interpolation is unknown.
@@ -56,6 +58,7 @@ class ImageSpec:
     cut_off: tuple[int, int] = (0, 0)
     mean: tuple[float, ...] = (0.5,)
     deviation: tuple[float, ...] = (0.5,)
+    channels: int = 3
 
     def __post_init__(self):
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
@@ -75,7 +78,26 @@ class ImageSpec:
 
     def of_whole_image(self):
         """Return the same normalization with the resizing of the ViT paper."""
-        return ImageSpec(mean=self.mean, deviation=self.deviation)
+        return ImageSpec(mean=self.mean, deviation=self.deviation, channels=self.channels)
+
+    def with_channels(self, channels):
+        """Return the spec for another number of channels.
+
+        The mean and the deviation of each channel are repeated and cut, as timm does with kernels.
+        One channel has their averages.
+
+        Example:
+        >>> from keras_vit.core.image_spec import ImageSpec
+        >>> ImageSpec(mean=(0.4, 0.5, 0.6)).with_channels(4).mean
+        (0.4, 0.5, 0.6, 0.4)
+        """
+        changes = {name: getattr(self, name) for name in ("mean", "deviation")}
+        for name, values in changes.items():
+            if len(values) > 1 and channels == 1:
+                changes[name] = (sum(values) / len(values),)
+            elif len(values) > 1:
+                changes[name] = tuple(itertools.islice(itertools.cycle(values), channels))
+        return dataclasses.replace(self, channels=channels, **changes)
 
     def full_size(self, image_size):
         """Return the size of resized images before `cut_off` reduces it to `image_size`."""
@@ -102,7 +124,7 @@ class ImageSpec:
 
         def compared(spec):
             values = dataclasses.asdict(spec)
-            del values["crop_share"], values["mean"], values["deviation"]
+            del values["crop_share"], values["mean"], values["deviation"], values["channels"]
             values["size before the crop"] = [*map(spec.length_before_crop, image_size)]
             if not spec.keeps_aspect_ratio:
                 # All images have the same size before the crop, so rounding may not matter.

@@ -26,7 +26,7 @@ OUTPUTS = (*CLASS_OUTPUTS, "features", "attention_distance")
 # If a batch has several of these columns, the first one contains the images.
 IMAGE_COLUMNS = (*ENCODED_COLUMNS, "path")
 _LOCK = threading.Lock()
-_BLANK = np.zeros((32, 32, 3), "uint8")
+_BLANK = np.zeros((32, 32), "uint8")
 _THREADS = concurrent.futures.ThreadPoolExecutor(2 * num_cores(), "decoding")
 
 
@@ -166,7 +166,9 @@ def predict_column(runner, column, values, outputs, batch_size, on_images=None):
             on_images(len(prepared))
     # If no image can be decoded, compute a blank image to get the shapes of the outputs.
     count = None if results else 0
-    results = results or [runner.outputs([runner.prepare_pixels(_BLANK)])]
+    results = results or [
+        runner.outputs([runner.prepare_pixels(np.stack([_BLANK] * runner.image_spec.channels, -1))])
+    ]
     arrays = {name: np.concatenate([r[name] for r in results])[:count] for name in results[0]}
     if "logits" in arrays and not set(outputs) <= set(arrays):
         arrays |= _classes(arrays["logits"], runner)
@@ -237,7 +239,7 @@ def _prepare(runner, column, value):
         if reason is not None:
             return None, reason
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        return runner.prepare_pixels(_as_rgb(value)), None
+        return runner.prepare_pixels(_with_channels(value, runner.image_spec.channels)), None
     encoded = bytes(value)
     try:
         return runner.prepare(encoded), None
@@ -269,17 +271,21 @@ def _reason(error, encoded):
     return explain(error, encoded)
 
 
-def _as_rgb(pixels):
+def _with_channels(pixels, channels):
+    """Return uint8 pixels `(height, width, channels)`; RGB is made of one, three or four."""
     pixels = np.asarray(pixels)
     if pixels.ndim == 2:
         pixels = pixels[..., None]
-    is_rgb = pixels.ndim == 3 and pixels.size and pixels.shape[-1] in (1, 3, 4)
-    if pixels.dtype != "uint8" or not is_rgb:
+    counts = (1, 3, 4) if channels == 3 else (channels,)
+    fits = pixels.ndim == 3 and pixels.size and pixels.shape[-1] in counts
+    if pixels.dtype != "uint8" or not fits:
         raise ValueError(
             "An image must be the bytes of a file, or uint8 pixels (height, width) or "
-            "(height, width, 1, 3 or 4). "
+            f"(height, width, {' or '.join(map(str, counts))}). "
             f"Received: an array {pixels.shape} of {pixels.dtype}"
         )
+    if channels != 3:
+        return pixels
     # Alpha is dropped, as when a file is decoded.
     return np.repeat(pixels, 3, axis=-1) if pixels.shape[-1] == 1 else pixels[..., :3]
 

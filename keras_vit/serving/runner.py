@@ -42,8 +42,8 @@ class Runner:
 
     Args:
         run: function that maps a batch of at least one image to a dictionary of arrays.
-        image_shape: `(height, width, 3)` of preprocessed images, with `None` for any height or
-            width; or `None` if `run` takes encoded images.
+        image_shape: `(height, width, channels)` of preprocessed images, with `None` for any
+            height or width; or `None` if `run` takes encoded images.
         batch_size: number of images that `run` takes; `None` for any number.
         image_size: `(height, width)` to which images are resized.
         image_spec: the `ImageSpec` by which images are resized and cropped.
@@ -72,7 +72,9 @@ class Runner:
         def from_file(encoded):
             return make(encoded, tf.zeros(2, tf.int64))
 
-        @tf.function(input_signature=[tf.TensorSpec((None, None, 3), tf.uint8)], autograph=False)
+        pixels = tf.TensorSpec((None, None, self.image_spec.channels), tf.uint8)
+
+        @tf.function(input_signature=[pixels], autograph=False)
         def from_pixels(image):
             return evaluation_image(image, self.image_size, self.image_spec)
 
@@ -117,7 +119,7 @@ class Runner:
         return self.makers[0](encoded).numpy()
 
     def prepare_pixels(self, pixels):
-        """Return an image for `outputs` from uint8 pixels `(height, width, 3)`."""
+        """Return an image for `outputs` from uint8 pixels `(height, width, channels)`."""
         if self.image_shape is None:
             return tf.io.encode_png(pixels).numpy()
         return self.makers[1](pixels).numpy()
@@ -144,7 +146,8 @@ def load_runner(
             any size.
 
     Returns:
-        A `Runner`: a function of preprocessed images, float32 `(n, height, width, 3)` in [-1, 1],
+        A `Runner`: a function of preprocessed images, float32 `(n, height, width, channels)`
+        in [-1, 1],
         or, for a SavedModel, of a list of encoded images. It returns float32 logits, or the
         features of a model without a head.
 

@@ -86,10 +86,16 @@ def decode(encoded, accurate=False):
     return tf.ensure_shape(image, (None, None, 3))
 
 
-def decode_in_graph(encoded, accurate=False):
-    """Decode a JPEG, PNG or still WebP as `decode` does, with operations that can be exported."""
+def decode_in_graph(encoded, accurate=False, channels=3):
+    """Decode a JPEG, PNG or still WebP as `decode` does, with operations that can be exported.
+
+    With one channel, colors become gray as by Pillow's `convert("L")`. With four channels, the file
+    must be a PNG with alpha.
+    """
     with tf.control_dependencies([check_size(declared_size(encoded))]):
         encoded = tf.identity(encoded)
+    if channels == 4:
+        return tf.ensure_shape(tf.io.decode_png(encoded), (None, None, 4))
     method = "INTEGER_ACCURATE" if accurate else ""
     image = tf.case(
         [
@@ -98,7 +104,8 @@ def decode_in_graph(encoded, accurate=False):
         ],
         default=lambda: _decode_webp(encoded),
     )
-    return tf.ensure_shape(image, (None, None, 3))
+    image = tf.ensure_shape(image, (None, None, 3))
+    return image if channels == 3 else _to_gray(image)
 
 
 # `decode` for datasets. If the function were inlined, TensorFlow would schedule the operations of
@@ -332,6 +339,12 @@ def _decode_by_pillow(encoded):
     # Pillow raises a dozen kinds of exceptions for broken files.
     except Exception as error:
         raise ValueError(re.sub(r" <.*>", "", str(error))) from error
+
+
+def _to_gray(image):
+    """Convert RGB to one channel, in Pillow's fixed-point numbers, whose sum is 2**16."""
+    weighted = tf.cast(image, tf.int32) * (19595, 38470, 7471)
+    return tf.cast((tf.reduce_sum(weighted, -1, keepdims=True) + 2**15) // 2**16, tf.uint8)
 
 
 def _decode_webp(encoded):

@@ -1,6 +1,7 @@
 """SavedModels, for TF Serving: the graph also decodes and preprocesses images."""
 
 import dataclasses
+import logging
 import pathlib
 
 import keras
@@ -12,7 +13,7 @@ from keras_vit.data.images.decoding import decode, decode_in_graph
 from keras_vit.data.images.geometry import evaluation_image
 from keras_vit.models.inference import for_inference
 from keras_vit.models.structure import output_name, representation, stored_size, token_stride
-from keras_vit.serving.formats import write_labels
+from keras_vit.serving.formats import ENCODED_CHANNELS, ENCODED_SIGNATURES, write_labels
 
 # Greatest number of images that are decoded in parallel.
 _IN_PARALLEL = 16
@@ -25,6 +26,11 @@ def write(model, path, scratch, *, signatures, **settings):
             "A SavedModel needs the backend tensorflow or jax: save the model as a .keras file, "
             "and export that file with one of them. Received: the backend torch"
         )
+    channels = model.input_shape[-1]
+    if channels not in ENCODED_CHANNELS and set(signatures) & set(ENCODED_SIGNATURES):
+        text = "no signature takes encoded images, because PNG files cannot have %d channels"
+        logging.getLogger("keras_vit").warning(text, channels)
+        signatures = [s for s in signatures if s not in ENCODED_SIGNATURES] or ["float"]
     answering = in_tensorflow(model, scratch / "model", settings["batch_size"])
     served = _Served(answering, stored_size(model), scratch, **settings)
     names = ("serving_default", *signatures[1:])
@@ -80,7 +86,7 @@ class _Served(tf.Module):
         # TensorFlow would not check the number of strings; `_decode` checks it.
         arguments = {
             "bytes": (self.answer_bytes, (None,), "string", "image_bytes"),
-            "uint8": (self.answer_uint8, (count, None, None, 3), "uint8", "images"),
+            "uint8": (self.answer_uint8, (count, None, None, preprocessed[-1]), "uint8", "images"),
             "float": (self.answer_float, preprocessed, "float32", "images"),
             "features": (self.answer_features, (None,), "string", "image_bytes"),
         }
@@ -144,10 +150,11 @@ class _Served(tf.Module):
         """Return preprocessed images, with zeros for bad images, and whether each image is bad."""
         image_bytes = tf.ensure_shape(image_bytes, (self.batch_size,))
         count = tf.shape(image_bytes, out_type=tf.int64)[0]
-        shape = (*self.image_size, 3)
+        channels = self.model.answer.input_signature[0].shape[-1]
+        shape = (*self.image_size, channels)
 
         def read(number, encoded):
-            image = decode_in_graph(encoded, self.image_spec.antialias)
+            image = decode_in_graph(encoded, self.image_spec.antialias, channels)
             return number, evaluation_image(image, self.image_size, self.image_spec)
 
         decoded = (
@@ -219,7 +226,9 @@ def _from_jax(model, images, path):
     if None in model.input_shape[1:3]:
         height, width = token_stride(model)
         count = images.shape[0] or "batch"
-        options["polymorphic_shapes"] = [f"({count}, {height}*height, {width}*width, 3)"]
+        options["polymorphic_shapes"] = [
+            f"({count}, {height}*height, {width}*width, {images.shape[-1]})"
+        ]
     archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=options)
     archive.write_out(str(path), verbose=False)
     return tf.saved_model.load(str(path))
@@ -242,7 +251,11 @@ def load(path, output):
             break
     else:
         raise ValueError(f"no signature takes images and returns {output or 'logits'}")
-    dtype = next(dtype for dtype in (tf.string, tf.float32, tf.uint8) if dtype in signatures)
+    dtypes = [tf.string, tf.float32, tf.uint8]
+    # Only images of three channels are decoded in the graph as in datasets.
+    if tf.float32 in signatures and signatures[tf.float32][2][-1] != 3:
+        dtypes = [tf.float32]
+    dtype = next(dtype for dtype in dtypes if dtype in signatures)
     key, argument, shape, name = signatures[dtype]
     # If the input is encoded images, only the outputs have the batch size in their shapes.
     batch_size = loaded.signatures[key].structured_outputs[name].shape[0]
