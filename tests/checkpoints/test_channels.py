@@ -15,7 +15,7 @@ from tests.fixtures.models import small_classifier
 from tests.fixtures.reference import REFERENCE
 from tests.fixtures.tiny import images
 
-NORMALIZED = ImageSpec("bicubic", True, 0.875, True, True, (0, 0), *IMAGENET)
+NORMALIZED = ImageSpec("bicubic", True, 0.8, True, True, (0, 0), *IMAGENET)
 FILES = {
     "google": ("a_vit_token.ckpt.npz", "patch_embedding/projection/kernel"),
     "hybrid": ("e2_hybrid_r50_half.ckpt.npz", "root_conv/kernel"),
