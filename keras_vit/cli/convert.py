@@ -105,19 +105,21 @@ class Convert(Command):
             save_checkpoint(model, written, to, model.class_names)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
         if self.push is not None:
-            metadata = card_metadata(model, self.source, has_new_head=self.num_classes is not None)
+            # The accuracy of the source is not that of a new head or of other channels.
+            is_changed = (self.num_classes, self.image_channels) != (None, None)
+            metadata = card_metadata(model, self.source, is_changed=is_changed)
             card = model_card(written, self.push, **metadata)
             print(f"Uploaded: {push_to_hub(written, self.push, card, self.private)}")
 
 
-def card_metadata(model, source, has_new_head=False):
+def card_metadata(model, source, is_changed=False):
     """Return the known origin and accuracy of a model, as arguments of `model_card`."""
     from keras_vit.cli.export import export_metadata
 
     metadata = export_metadata(model, source)
     is_finetuned = "trained_from" in metadata
     origin = {"source": metadata.get("trained_from", source), "finetuned": is_finetuned}
-    if has_new_head:
+    if is_changed:
         return origin
     if "validation_accuracy" not in metadata:
         return {**origin, "accuracy": metadata.get("reported")}

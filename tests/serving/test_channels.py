@@ -58,6 +58,7 @@ def test_signatures_of_encoded_images_are_for_channels_of_pngs(exported):
 
 
 @pytest.mark.slow
+@pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 def test_saved_models_answer_as_the_model(exported):
     channels, model, path = exported
     signatures, pixels = tf.saved_model.load(str(path)).signatures, pixels_of(channels)
@@ -79,6 +80,16 @@ def test_pixels_are_predicted_by_exports_and_files(exported, tmp_path):
     for source in (path, tmp_path / "model.keras"):
         predictor = Predictor(source, outputs=("logits",))
         check(predictor({"image": [pixels]})["logits"], logits_of(model, pixels))
+
+
+@pytest.mark.slow
+@pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
+def test_a_saved_model_of_any_size_has_the_channels(tmp_path):
+    model = with_channels(classifier(image_size=None), 13)
+    served = tf.saved_model.load(str(export(model, tmp_path, signatures=["float"])))
+    batch = images(2, 16, 24, 13)
+    found = served.signatures["serving_default"](images=tf.constant(batch))["logits"]
+    check(found, to_numpy(model(batch)))
 
 
 @pytest.mark.slow
