@@ -28,7 +28,7 @@ def write(model, path, scratch, *, signatures, **settings):
         )
     channels = model.input_shape[-1]
     if channels not in ENCODED_CHANNELS and set(signatures) & set(ENCODED_SIGNATURES):
-        text = "no signature takes encoded images, because PNG files cannot have %d channels"
+        text = "no signature takes encoded images, because TensorFlow decodes none with %d channels"
         logging.getLogger("keras_vit").warning(text, channels)
         signatures = [s for s in signatures if s not in ENCODED_SIGNATURES] or ["float"]
     answering = in_tensorflow(model, scratch / "model", settings["batch_size"])
