@@ -17,7 +17,7 @@ from keras_vit.core.arguments import DTYPES, as_objects, as_pair, check_choice, 
 from keras_vit.core.files import absolute_path
 from keras_vit.core.machine import num_cores
 from keras_vit.core.multi_label import check_thresholds
-from keras_vit.data.images.decoding import decode, explain
+from keras_vit.data.images.decoding import decode_as, explain
 from keras_vit.data.inputs import ENCODED_COLUMNS
 from keras_vit.serving.formats import find_export
 from keras_vit.serving.runner import CLASS_OUTPUTS, load_runner
@@ -26,7 +26,6 @@ OUTPUTS = (*CLASS_OUTPUTS, "features", "attention_distance")
 # If a batch has several of these columns, the first one contains the images.
 IMAGE_COLUMNS = (*ENCODED_COLUMNS, "path")
 _LOCK = threading.Lock()
-_BLANK = np.zeros((32, 32), "uint8")
 _THREADS = concurrent.futures.ThreadPoolExecutor(2 * num_cores(), "decoding")
 
 
@@ -165,10 +164,8 @@ def predict_column(runner, column, values, outputs, batch_size, on_images=None):
         if on_images is not None:
             on_images(len(prepared))
     # If no image can be decoded, compute a blank image to get the shapes of the outputs.
-    count = None if results else 0
-    results = results or [
-        runner.outputs([runner.prepare_pixels(np.stack([_BLANK] * runner.image_spec.channels, -1))])
-    ]
+    count, blank = None if results else 0, np.zeros((32, 32, runner.image_spec.channels), "uint8")
+    results = results or [runner.outputs([runner.prepare_pixels(blank)])]
     arrays = {name: np.concatenate([r[name] for r in results])[:count] for name in results[0]}
     if "logits" in arrays and not set(outputs) <= set(arrays):
         arrays |= _classes(arrays["logits"], runner)
@@ -239,12 +236,12 @@ def _prepare(runner, column, value):
         if reason is not None:
             return None, reason
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        return runner.prepare_pixels(_with_channels(value, runner.image_spec.channels)), None
+        return runner.prepare_pixels(_as_pixels(value, runner.image_spec)), None
     encoded = bytes(value)
     try:
         return runner.prepare(encoded), None
     except tf.errors.InvalidArgumentError as error:
-        return None, _reason(error, encoded)
+        return None, _reason(error, encoded, runner.image_spec)
 
 
 def _read(path):
@@ -262,30 +259,34 @@ def _read(path):
         raise OSError(f"{path} could not be read: {explain(error)}") from error
 
 
-def _reason(error, encoded):
+def _reason(error, encoded, image_spec):
     try:
         # Decode again, eagerly: the message of an error in a graph has a stack trace.
-        decode(encoded)
+        decode_as(encoded, image_spec)
     except tf.errors.OpError as eager:
         error = eager
     return explain(error, encoded)
 
 
-def _with_channels(pixels, channels):
-    """Return uint8 pixels `(height, width, channels)`; RGB is made of one, three or four."""
+def _as_pixels(pixels, image_spec):
     pixels = np.asarray(pixels)
+    if not image_spec.has_rgb_bytes:
+        channels = image_spec.channels
+        if pixels.ndim != 3 or not pixels.size or pixels.shape[-1] != channels:
+            raise ValueError(
+                "An image must be the bytes of a file, or an array (height, width, "
+                f"{channels}). Received: an array {pixels.shape}"
+            )
+        return pixels
     if pixels.ndim == 2:
         pixels = pixels[..., None]
-    counts = (1, 3, 4) if channels == 3 else (channels,)
-    fits = pixels.ndim == 3 and pixels.size and pixels.shape[-1] in counts
-    if pixels.dtype != "uint8" or not fits:
+    is_rgb = pixels.ndim == 3 and pixels.size and pixels.shape[-1] in (1, 3, 4)
+    if pixels.dtype != "uint8" or not is_rgb:
         raise ValueError(
             "An image must be the bytes of a file, or uint8 pixels (height, width) or "
-            f"(height, width, {' or '.join(map(str, counts))}). "
+            "(height, width, 1, 3 or 4). "
             f"Received: an array {pixels.shape} of {pixels.dtype}"
         )
-    if channels != 3:
-        return pixels
     # Alpha is dropped, as when a file is decoded.
     return np.repeat(pixels, 3, axis=-1) if pixels.shape[-1] == 1 else pixels[..., :3]
 

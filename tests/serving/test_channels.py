@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from keras_vit.data.images.decoding import decode_in_graph
+from keras_vit.core.image_spec import ImageSpec
+from keras_vit.data.images.decoding import decode_as
 from keras_vit.data.images.geometry import evaluation_image
 from keras_vit.models.surgery import with_channels
 from keras_vit.serving import Predictor
@@ -117,18 +118,19 @@ def test_warm_up_requests_are_answered(exported):
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_colors_become_gray_as_in_pillow(mode):
     image = Image.fromarray(pixels_of(3)).convert(mode)
-    decoded = decode_in_graph(png(np.asarray(image)), channels=1)
+    decoded = decode_as(png(np.asarray(image)), ImageSpec(channels=1), in_graph=True)
     np.testing.assert_array_equal(decoded[..., 0], np.asarray(image.convert("L")))
 
 
 def test_alpha_is_the_fourth_channel():
     pixels = pixels_of(4)
-    np.testing.assert_array_equal(decode_in_graph(png(pixels), channels=4), pixels)
+    found = decode_as(png(pixels), ImageSpec(channels=4), in_graph=True)
+    np.testing.assert_array_equal(found, pixels)
 
 
 def test_a_png_without_alpha_has_not_four_channels():
-    with pytest.raises(tf.errors.InvalidArgumentError, match="expected shape"):
-        decode_in_graph(png(pixels_of(3)), channels=4)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must have 4 channels"):
+        decode_as(png(pixels_of(3)), ImageSpec(channels=4), in_graph=True)
 
 
 @pytest.mark.parametrize(("channels", "given"), [(1, 3), (4, 3), (13, 3)])

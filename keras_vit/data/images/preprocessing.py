@@ -101,8 +101,8 @@ class Preprocessing:
             `image_size`, at least `image_size`, in pixels; `None` for no such crop.
         central_crop_from: length to which the smaller side of images is resized before a central
             crop of `image_size`, at least `image_size`, in pixels; `None` for no such crop.
-        image_spec: how images are resized if there is no crop, as a
-            `keras_vit.core.image_spec.ImageSpec`, such as `model.image_spec`.
+        image_spec: a `keras_vit.core.image_spec.ImageSpec`, such as `model.image_spec`: the
+            channels and the range of values, and how images are resized if there is no crop.
         flip: whether to flip images left and right at random; `"always"` flips all of them.
         augmentation: a name of `keras_vit.data.AUGMENTATIONS` or a `keras_vit.data.Augmentation`.
         one_hot: whether to turn labels into one-hot vectors; if the augmentation mixes images,
@@ -144,6 +144,12 @@ class Preprocessing:
             raise ValueError(
                 "`image_spec` must not be given with a crop, which resizes images in its own way. "
                 f"Received: {given}, image_spec={self.image_spec}"
+            )
+        if self.augmentation.layers and self.image_spec.channels != 3:
+            raise ValueError(
+                "`augmentation` must not have RandAugment (`layers`), whose operations on colors "
+                f"need three channels. Received: {self.augmentation}, with images of "
+                f"{self.image_spec.channels} channels"
             )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.image_spec import MAX_NORMALIZED, ImageSpec
-from keras_vit.data.images.decoding import decode, decode_in_graph
+from keras_vit.data.images.decoding import as_pixels, decode, decode_as
 from keras_vit.data.images.geometry import evaluation_image
 from keras_vit.models.inference import for_inference
 from keras_vit.models.structure import output_name, representation, stored_size, token_stride
@@ -83,10 +83,11 @@ class _Served(tf.Module):
     def signature(self, name):
         """Return the `tf.function` of one of `SIGNATURES`."""
         count, preprocessed = self.batch_size, self.model.answer.input_signature[0].shape
+        channels = self.image_spec.channels
         # TensorFlow would not check the number of strings; `_decode` checks it.
         arguments = {
             "bytes": (self.answer_bytes, (None,), "string", "image_bytes"),
-            "uint8": (self.answer_uint8, (count, None, None, preprocessed[-1]), "uint8", "images"),
+            "uint8": (self.answer_uint8, (count, None, None, channels), "uint8", "images"),
             "float": (self.answer_float, preprocessed, "float32", "images"),
             "features": (self.answer_features, (None,), "string", "image_bytes"),
         }
@@ -102,6 +103,8 @@ class _Served(tf.Module):
     def answer_uint8(self, images):
         """Classify uint8 images of the same size."""
         images = tf.ensure_shape(images, images.shape)
+        if not self.image_spec.has_rgb_bytes:
+            images = as_pixels(tf.cast(images, tf.float32), 255.0, self.image_spec)
         return self._answer(evaluation_image(images, self.image_size, self.image_spec))
 
     def answer_float(self, images):
@@ -150,11 +153,10 @@ class _Served(tf.Module):
         """Return preprocessed images, with zeros for bad images, and whether each image is bad."""
         image_bytes = tf.ensure_shape(image_bytes, (self.batch_size,))
         count = tf.shape(image_bytes, out_type=tf.int64)[0]
-        channels = self.model.answer.input_signature[0].shape[-1]
-        shape = (*self.image_size, channels)
+        shape = (*self.image_size, self.image_spec.channels)
 
         def read(number, encoded):
-            image = decode_in_graph(encoded, self.image_spec.antialias, channels)
+            image = decode_as(encoded, self.image_spec, in_graph=True)
             return number, evaluation_image(image, self.image_size, self.image_spec)
 
         decoded = (
@@ -226,9 +228,8 @@ def _from_jax(model, images, path):
     if None in model.input_shape[1:3]:
         height, width = token_stride(model)
         count = images.shape[0] or "batch"
-        options["polymorphic_shapes"] = [
-            f"({count}, {height}*height, {width}*width, {images.shape[-1]})"
-        ]
+        shape = f"{height}*height, {width}*width, {images.shape[-1]}"
+        options["polymorphic_shapes"] = [f"({count}, {shape})"]
     archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=options)
     archive.write_out(str(path), verbose=False)
     return tf.saved_model.load(str(path))
