@@ -81,6 +81,8 @@ class ImageMaker:
             operations.append(augment.rand_augment(augmentation.layers, augmentation.magnitude))
         if augmentation.erasing:
             operations.append(augment.random_erasing(augmentation.erasing))
+        if augmentation.layer is not None:
+            operations.append(augment.by_layer(augmentation.layer, self.shape))
 
         def make_image(encoded, seed):
             num = 1 + len(operations)

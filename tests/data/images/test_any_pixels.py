@@ -4,6 +4,7 @@ import dataclasses
 import io
 import logging
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -198,8 +199,9 @@ def test_a_folder_of_other_channels_is_read(tmp_path):
         {"min_crop_area": 0.3, "flip": True, "augmentation": Augmentation(mixup=0.5, erasing=0.9)},
         {"random_crop_from": 12, "augmentation": Augmentation(cutmix=1.0)},
         {"central_crop_from": 12},
+        {"augmentation": keras.layers.RandomRotation(0.2)},
     ],
-    ids=["crop, flip, erase, mix", "random crop", "central crop"],
+    ids=["crop, flip, erase, mix", "random crop", "central crop", "layer"],
 )
 def test_a_stopped_run_goes_on_with_any_channels(tmp_path, options):
     settings = {"training": True, "repeat": True, **BANDS_13, **options}
