@@ -132,12 +132,12 @@ def list_image_files(paths):
     return files
 
 
-def without_broken(files):
+def without_broken(files, image_spec=WHOLE_IMAGE):
     """Return the files that can be decoded; log a warning with the number of broken files."""
     readable, errors = [], []
     for file in files:
         try:
-            read_stored(file)
+            read_stored(file, image_spec)
             readable.append(file)
         except ValueError as error:
             errors.append(error)

@@ -18,7 +18,7 @@ from keras_vit.models.dense import backbone, segmenter
 from keras_vit.models.image_model import image_spec_of
 from keras_vit.models.keras_files import recorded_image_spec
 from keras_vit.models.options import is_resnet
-from keras_vit.models.surgery import dense_layers, freeze_base
+from keras_vit.models.surgery import dense_layers, freeze_base, with_channels
 from keras_vit.models.tuning import enable_lora, quantize
 from keras_vit.models.variants import builder_name, is_variant
 from keras_vit.models.vit import build_model
@@ -155,6 +155,8 @@ def _new_or_loaded(recipe, model, num_classes, dtype):
     size = (recipe.image_size, recipe.image_size)
     if num_classes is None or trained.input_shape[1:3] != size:
         trained = resize(trained, size)
+    if recipe.image_channels not in (None, trained.input_shape[-1]):
+        trained = with_channels(trained, recipe.image_channels)
     modes = {part.quantization_mode for part in dense_layers(loaded)} - {None}
     for mode in modes if recipe.lora_rank is None else ():
         logging.getLogger("keras_vit").warning("the %s kernels are trained as floats", mode)

@@ -14,6 +14,7 @@ from keras_vit.models.surgery import with_channels
 from keras_vit.serving import Predictor
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import SIGNATURES
+from keras_vit.serving.image_files import without_broken
 from keras_vit.serving.runner import load_runner
 from keras_vit.serving.warmup import write_warmup
 from tests.fixtures.contract import to_numpy
@@ -138,3 +139,10 @@ def test_pixels_with_other_channels_are_refused(channels, given, tmp_path):
     with_channels(classifier(), channels).save(tmp_path / "model.keras")
     with pytest.raises(ValueError, match=rf"height, width, {channels}\)"):
         Predictor(tmp_path / "model.keras")({"image": [pixels_of(given)]})
+
+
+def test_files_are_checked_for_the_channels_of_the_model(tmp_path):
+    for channels in (3, 13):
+        np.save(tmp_path / f"{channels}.npy", pixels_of(channels))
+    files = sorted(tmp_path.iterdir())
+    assert without_broken(files, ImageSpec(channels=13)) == [tmp_path / "13.npy"]

@@ -31,6 +31,14 @@ def trained(tmp_path):
     return path
 
 
+@pytest.mark.parametrize("source", ["trained", case_path("a_vit_token")], ids=["keras", "npz"])
+@pytest.mark.parametrize("channels", [1, 13])
+def test_trained_models_get_the_recipes_channels(source, channels, trained):
+    recipe = small_recipe(image_size=16, image_channels=channels)
+    made = make_model(recipe, trained if source == "trained" else source, num_classes=3)
+    assert made.input_shape[-1] == made.image_spec.channels == channels
+
+
 @pytest.mark.slow
 def test_the_name_of_a_variant_is_the_variant(tmp_path, monkeypatch):
     """Also where a run has a directory of that name, which `./` stands for."""
