@@ -336,6 +336,8 @@ EXTRAS = {
     "plots": ["keras-vit inspect model.keras --images photos/cat/a.png --out drawn"],
     "demo": ["keras-vit evaluate model.keras --data digits"],
     # What is on the hub cannot be reached everywhere.
+    "keras-cv": [("python", "-c", "import keras_cv; keras_cv.layers.GridMask()"), PREDICT],
+    "images": [("python", "-c", "import pillow_heif, pillow_jxl"), PREDICT],
     "hub": [("python", "-c", "import huggingface_hub, keras_vit.checkpoints.catalog.hub")],
     "dedup": ["keras-vit deduplicate folder:photos --output exclude.txt"],
     "serving": ["keras-vit export model.keras served --warmup-batch-sizes 1"],

@@ -95,9 +95,9 @@ def num_registers(shape_of):
     return shape[1] if shape else 0
 
 
-def per_channel(values):
-    """Return a list of three numbers, one per channel; a single number is repeated."""
-    return [float(value) for value in (values * 3 if len(values) == 1 else values)]
+def per_channel(values, channels):
+    """Return a list of one number per channel; a single number is repeated."""
+    return [float(value) for value in (values * channels if len(values) == 1 else values)]
 
 
 def in_order(names):

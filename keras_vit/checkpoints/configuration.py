@@ -277,8 +277,8 @@ def _preprocessor(kind, settings, image_spec):
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": per_channel(image_spec.mean),
-        "image_std": per_channel(image_spec.deviation),
+        "image_mean": per_channel(image_spec.mean, image_spec.channels),
+        "image_std": per_channel(image_spec.deviation, image_spec.channels),
     }
 
 

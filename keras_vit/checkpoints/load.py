@@ -22,7 +22,7 @@ from keras_vit.models.image_model import ImageModel, copy_attributes
 from keras_vit.models.keras_files import WEIGHTS_SUFFIX, load_weights
 from keras_vit.models.options import DEFAULT_IMAGE_SIZE, NO_HEAD_LAYERS, is_resnet
 from keras_vit.models.structure import stored_grid, stored_size
-from keras_vit.models.surgery import resize_by
+from keras_vit.models.surgery import resize_by, with_channels
 from keras_vit.models.variants import builder_name, match_variant, size_differences
 from keras_vit.models.vit import build_model
 
@@ -35,6 +35,7 @@ def from_checkpoint(
     format: str | None = None,
     patch_size: int | tuple[int, int] | None = None,
     key: str | None = None,
+    image_channels: int | None = None,
     **options: Any,
 ) -> ImageModel:
     """Build the model that a checkpoint file describes, and load its weights.
@@ -68,6 +69,11 @@ def from_checkpoint(
         key: name of the dictionary in a file of PyTorch, such as `"model_ema"`, or prefix of the
             names of arrays, such as `"teacher.backbone"`; needed if a file holds the weights of
             several models.
+        image_channels: number of channels of an image; `None` for that of the file. With another
+            number, the first kernel is adapted as in timm: for one channel, the kernels of the
+            channels are added; otherwise they are repeated, and multiplied by 3 / `image_channels`.
+            A Vision Transformer with one channel returns for a gray image the same logits as the
+            model of the file for three equal channels.
         **options: fields of `VitOptions` or `ResNetOptions` that files of other projects do not
             record: `dropout`, `attention_dropout`, `stochastic_depth`, `classifier_activation`,
             `name`, `dtype`, `remat` and `attention_path`. Only some files record `activation` and
@@ -94,7 +100,7 @@ def from_checkpoint(
             described = described.replace(name=row.name)
         warn_of_assumed(checkpoint, described, num_heads, options)
         model = _build(checkpoint, described, num_classes, options)
-    return _resized(model, checkpoint, image_size, patch_size)
+    return _adapted(model, checkpoint, image_size, patch_size, image_channels)
 
 
 def load_checkpoint(
@@ -152,6 +158,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         model = build_model(row.replace(name=builder_name(row), **sizes, **options))
         _load_keras_weights(model, file)
         return model
+    channels = options.pop("image_channels", None)
     with open_checkpoint(file) as checkpoint:
         is_recorded = "num_heads" not in checkpoint.format.config_options
         num_heads = None if is_recorded else getattr(row, "num_heads", None)
@@ -167,7 +174,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         warn_of_assumed(checkpoint, described, num_heads, options)
         new_classes = None if num_classes == described.num_classes else num_classes
         model = _build(checkpoint, described, new_classes, options)
-    return _resized(model, checkpoint, image_size)
+    return _adapted(model, checkpoint, image_size, image_channels=channels)
 
 
 def describe_checkpoint(checkpoint, num_heads=None, image_size=None):
@@ -259,16 +266,20 @@ def _build(checkpoint, described, num_classes, overrides):
     return model
 
 
-def _resized(model, checkpoint, image_size, patch_size=None):
-    """Return the model, resized to the image and patch size that are not `None`."""
-    if patch_size is None and (
-        image_size is None or as_pair(image_size, "image_size") == model.input_shape[1:3]
-    ):
+def _adapted(model, checkpoint, image_size, patch_size=None, image_channels=None):
+    """Return the model, adapted to the image size, patch size and channels that are not `None`."""
+    size = None if image_size is None else as_pair(image_size, "image_size")
+    if patch_size is not None or size not in (None, model.input_shape[1:3]):
+        old = model.input_shape[1:3]
+        model = resize_by(checkpoint.format.interpolation, model, image_size, patch_size)
+        text = "%s: the model is resized from images of %s to %s pixels"
+        logger.info(text, checkpoint.path, old, model.input_shape[1:3])
+    channels = model.input_shape[-1]
+    if image_channels in (None, channels):
         return model
-    resized = resize_by(checkpoint.format.interpolation, model, image_size, patch_size)
-    text = "%s: the model is resized from images of %s to %s pixels"
-    logger.info(text, checkpoint.path, model.input_shape[1:3], resized.input_shape[1:3])
-    return resized
+    text = "%s: the first kernel is adapted from images with %d channels to %d channels"
+    logger.info(text, checkpoint.path, channels, image_channels)
+    return with_channels(model, image_channels)
 
 
 def _set_attributes(checkpoint, model, keeps_head=True):

@@ -110,10 +110,11 @@ def image_spec_for(checkpoint, options, image_size):
     If patches do not tile the images of the file, the last rows and columns of pixels are cut off.
     """
     size = checkpoint.configured_size
+    spec = dataclasses.replace(checkpoint.image_spec, channels=options.image_channels)
     if is_resnet(options) or size is None or _tiled_size(size, options.stride) != image_size:
-        return checkpoint.image_spec
+        return spec
     cut_off = tuple(n % patch for n, patch in zip(size, options.stride, strict=True))
-    return dataclasses.replace(checkpoint.image_spec, cut_off=cut_off)
+    return dataclasses.replace(spec, cut_off=cut_off)
 
 
 def rows_for_model(checkpoint, shapes, grid, stride=None):

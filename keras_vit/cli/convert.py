@@ -37,6 +37,7 @@ class Convert(Command):
             head.
         image_size: resize the position embeddings for this image size: one number, or height and
             width.
+        image_channels: adapt the first kernel to images with this number of channels.
         num_heads: number of attention heads; for a file of PyTorch without a config.json.
         key: the weights to read, if a file of PyTorch has several, such as model_ema.
         quantize: quantize the projections and MLPs; only with `--to keras`.
@@ -53,6 +54,7 @@ class Convert(Command):
     to: Literal[(*LAYOUTS, "saved_model")] | None = None
     num_classes: int | None = None
     image_size: int | tuple[int, int] | None = None
+    image_channels: int | None = None
     num_heads: int | None = None
     key: str | None = None
     quantize: Literal[QUANTIZATIONS] | None = None
@@ -81,7 +83,12 @@ class Convert(Command):
             parse_repository(self.push)
         check_target(find_model(self.source), target, to, self.overwrite)
         model = from_checkpoint(
-            self.source, self.num_classes, self.image_size, self.num_heads, key=self.key
+            self.source,
+            self.num_classes,
+            self.image_size,
+            self.num_heads,
+            key=self.key,
+            image_channels=self.image_channels,
         )
         if self.to is None and to in written_formats():
             to = format_for(model, target.suffix)
@@ -102,19 +109,21 @@ class Convert(Command):
             save_checkpoint(model, written, to, model.class_names)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
         if self.push is not None:
-            metadata = card_metadata(model, self.source, has_new_head=self.num_classes is not None)
+            # The accuracy of the source is not that of a new head or of other channels.
+            is_changed = (self.num_classes, self.image_channels) != (None, None)
+            metadata = card_metadata(model, self.source, is_changed=is_changed)
             card = model_card(written, self.push, **metadata)
             print(f"Uploaded: {push_to_hub(written, self.push, card, self.private)}")
 
 
-def card_metadata(model, source, has_new_head=False):
+def card_metadata(model, source, is_changed=False):
     """Return the known origin and accuracy of a model, as arguments of `model_card`."""
     from keras_vit.cli.export import export_metadata
 
     metadata = export_metadata(model, source)
     is_finetuned = "trained_from" in metadata
     origin = {"source": metadata.get("trained_from", source), "finetuned": is_finetuned}
-    if has_new_head:
+    if is_changed:
         return origin
     if "validation_accuracy" not in metadata:
         return {**origin, "accuracy": metadata.get("reported")}

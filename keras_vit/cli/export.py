@@ -63,16 +63,18 @@ class Export(Command):
         from keras_vit.serving.image_files import list_image_files, preprocess_files, without_broken
         from keras_vit.serving.verify import verify
 
-        # Check the images before the model is downloaded.
-        verified = calibration = None
-        if self.verify is not None:
-            verified = without_broken(list_image_files(self.verify))
-        if self.calibration is not None:
-            files = list_image_files(self.calibration)
-            calibration = without_broken(evenly_spaced(files, MAX_CALIBRATION))
+        # Look for the images before the model is downloaded.
+        verified, calibration = (
+            list_image_files(paths) if paths is not None else None
+            for paths in (self.verify, self.calibration)
+        )
         model = load_trained(self.model, self.image_size)
+        spec = image_spec_of(model)
+        if verified:
+            verified = without_broken(verified, spec)
         if calibration:
-            calibration = preprocess_files(calibration, stored_size(model), image_spec_of(model))
+            files = without_broken(evenly_spaced(calibration, MAX_CALIBRATION), spec)
+            calibration = preprocess_files(files, stored_size(model), spec)
         path = export(
             model,
             self.directory,

@@ -72,5 +72,5 @@ class Inspect(Command):
         from keras_vit.serving.image_files import list_image_files, preprocess_files, read_image
 
         files = evenly_spaced(list_image_files(self.images), self.count)
-        encoded = (read_image(file, image_spec.antialias) for file in files)
+        encoded = (read_image(file, image_spec) for file in files)
         return preprocess_files(encoded, size, image_spec)

@@ -1,8 +1,10 @@
 """How a picture becomes the array that a model takes."""
 
 import dataclasses
+import itertools
+import math
 
-from keras_vit.core.arguments import check_choice
+from keras_vit.core.arguments import check_choice, check_integer
 
 # Pillow's limit (`Image.MAX_IMAGE_PIXELS`), a quarter of a gigabyte of RGB pixels. A malicious file
 # of a few kilobytes can expand to a thousand times as much (a decompression bomb).
@@ -38,9 +40,14 @@ class ImageSpec:
             one number, or of one per channel. The patch projection includes this normalization, so
             that the model takes images in [-1, 1]; `keras_vit.save_checkpoint` removes it again.
         deviation: standard deviation of the same normalization, a tuple like `mean`.
+        channels: number of channels of an image.
+        value_range: the stored values that become -1 and 1; values outside are clipped. `"dtype"`
+            stands for 0 and the greatest integer of the stored type (65,535 for 16 bits), and
+            `(low, high)` for two numbers. `None` reduces integers to their upper 8 bits, which
+            become -1 to 1.
 
     Raises:
-        ValueError: if the interpolation is unknown.
+        ValueError: if the interpolation is unknown, or the channels or the range are wrong.
 
     Example:
     >>> from keras_vit.core.image_spec import ImageSpec
@@ -56,9 +63,20 @@ class ImageSpec:
     cut_off: tuple[int, int] = (0, 0)
     mean: tuple[float, ...] = (0.5,)
     deviation: tuple[float, ...] = (0.5,)
+    channels: int = 3
+    value_range: str | tuple[float, float] | None = None
 
     def __post_init__(self):
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
+        check_integer("channels", self.channels, 1)
+        if self.value_range not in (None, "dtype"):
+            values = () if isinstance(self.value_range, str) else tuple(self.value_range)
+            if len(values) != 2 or not -math.inf < values[0] < values[1] < math.inf:
+                raise ValueError(
+                    "`value_range` must be None, 'dtype' or a pair of numbers `(low, high)` with "
+                    f"low < high. Received: value_range={self.value_range!r}"
+                )
+            object.__setattr__(self, "value_range", values)
         # JSON returns lists instead of tuples.
         for name in ("cut_off", "mean", "deviation"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -73,9 +91,34 @@ class ImageSpec:
         """Whether the weights were trained on pixels in [-1, 1]."""
         return {*self.mean, *self.deviation} == {0.5}
 
+    @property
+    def has_rgb_bytes(self):
+        """Whether images have three channels of 8 bits."""
+        return self.channels == 3 and self.value_range is None
+
     def of_whole_image(self):
-        """Return the same normalization with the resizing of the ViT paper."""
-        return ImageSpec(mean=self.mean, deviation=self.deviation)
+        """Return the same normalization and pixels with the resizing of the ViT paper."""
+        names = ("mean", "deviation", "channels", "value_range")
+        return ImageSpec(**{name: getattr(self, name) for name in names})
+
+    def with_channels(self, channels):
+        """Return the spec for another number of channels.
+
+        The mean and the deviation of each channel are repeated and cut, as timm does with kernels.
+        One channel has their averages.
+
+        Example:
+        >>> from keras_vit.core.image_spec import ImageSpec
+        >>> ImageSpec(mean=(0.4, 0.5, 0.6)).with_channels(4).mean
+        (0.4, 0.5, 0.6, 0.4)
+        """
+        changes = {name: getattr(self, name) for name in ("mean", "deviation")}
+        for name, values in changes.items():
+            if len(values) > 1 and channels == 1:
+                changes[name] = (sum(values) / len(values),)
+            elif len(values) > 1:
+                changes[name] = tuple(itertools.islice(itertools.cycle(values), channels))
+        return dataclasses.replace(self, channels=channels, **changes)
 
     def full_size(self, image_size):
         """Return the size of resized images before `cut_off` reduces it to `image_size`."""
@@ -102,7 +145,7 @@ class ImageSpec:
 
         def compared(spec):
             values = dataclasses.asdict(spec)
-            del values["crop_share"], values["mean"], values["deviation"]
+            del values["crop_share"], values["mean"], values["deviation"], values["channels"]
             values["size before the crop"] = [*map(spec.length_before_crop, image_size)]
             if not spec.keeps_aspect_ratio:
                 # All images have the same size before the crop, so rounding may not matter.

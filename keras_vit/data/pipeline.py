@@ -1,8 +1,10 @@
 """`load`: batches of images from any dataset, by its name."""
 
+import contextlib
 import dataclasses
 import functools
 import json
+import logging
 import os
 import pathlib
 from collections.abc import Sequence
@@ -14,17 +16,20 @@ import tensorflow as tf
 from keras_vit.core.files import replacing
 from keras_vit.core.text import check_class_names
 from keras_vit.data.dataset import Dataset
+from keras_vit.data.images.decoding import is_dark
 from keras_vit.data.images.geometry import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessing
 from keras_vit.data.left_out import explaining_errors, leave_out
 from keras_vit.data.sources.kinds import KINDS, find_kind
 from keras_vit.data.sources.masks import MaskMaker
 from keras_vit.data.sources.named_datasets import DATASETS
-from keras_vit.data.sources.source import Source
+from keras_vit.data.sources.source import Source, log_once
 from keras_vit.data.sources.splits import SPLITS
 
 # Suffix of the file next to a cache that records the digest of its images.
 _RECORD = ".keras_vit.json"
+# Number of images that are checked for values of more than 8 bits.
+_FIRST = 8
 
 
 def load(
@@ -129,6 +134,8 @@ def load(
         return leave_out(source, exclude, name, split, find_all)
 
     source = find((0, 1))
+    if preprocessing.image_spec.value_range is None and not source.has_masks:
+        _warn_if_dark(source, name)
     examples = source if tuple(shard) == (0, 1) else find(shard)
     if balanced and (source.has_masks or not training):
         raise ValueError(
@@ -153,6 +160,21 @@ def load(
         one_hot=preprocessing.one_hot or preprocessing.augmentation.mixes,
         balanced=balanced,
     ).batches()
+
+
+def _warn_if_dark(source, name):
+    """Log a warning if the first images have more than 8 bits, and nearly black upper 8 bits."""
+    found = set()
+    for _, payload, _ in source.examples.take(_FIRST).ignore_errors():
+        with contextlib.suppress(tf.errors.OpError):
+            found.add(is_dark(source.read(payload).numpy()))
+    if found - {None} == {True}:
+        log_once(
+            logging.WARNING,
+            f"the images of {name} have more than 8 bits, and fill less than an eighth of their "
+            "range: they are nearly black. Give their range, as in "
+            "`image_spec=ImageSpec(value_range=(0, 4095))` or `--value-range 0 4095`",
+        )
 
 
 def find_source(

@@ -125,7 +125,7 @@ def count_activations(
     (111, 17)
     """
     options = variant.replace(image_size=image_size)
-    maps = 3 * math.prod(options.image_size) + _kept_maps(options)
+    maps = options.image_channels * math.prod(options.image_size) + _kept_maps(options)
     if is_resnet(options):
         return maps
     width, hidden, tokens = options.embedding_dim, options.mlp_dim, _num_tokens(options)
@@ -227,7 +227,7 @@ def _convolutions(options):
     stages, width = _resnet_of(options)
     if stages is None:
         return
-    yield 7, 3, width, 1, 2, False
+    yield 7, options.image_channels, width, 1, 2, False
     channels, stride_in = width, 4
     for stage, units in enumerate(stages):
         filters, stride = width * 2**stage, resnet_stride(stages[: stage + 1])
@@ -246,10 +246,10 @@ def _resnet_of(net):
 
 
 def _out_channels(options):
-    """Return the number of channels after the ResNet; without ResNet 3, the image's channels."""
+    """Return the number of channels after the ResNet; without ResNet, of the image."""
     stages, width = _resnet_of(options)
     if stages is None:
-        return 3
+        return options.image_channels
     return 4 * width * 2 ** (len(stages) - 1) if stages else width
 
 

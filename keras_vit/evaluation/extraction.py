@@ -14,7 +14,6 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.files import read_npz, replacing
-from keras_vit.core.image_spec import WHOLE_IMAGE
 from keras_vit.data import load
 from keras_vit.data.sources.feature_source import compute_features
 from keras_vit.evaluation.classification import as_batches
@@ -67,7 +66,8 @@ def split_features(model, name, split, batch_size=32, cache=None, layers=None, *
     versions of packages. The file is used as long as the digest does not change.
     """
     extractor, image_size = feature_extractor(model, layers), model.input_shape[1:3]
-    spec = WHOLE_IMAGE if options.get("central_crop_from") else image_spec_of(model)
+    spec = image_spec_of(model)
+    spec = spec.of_whole_image() if options.get("central_crop_from") else spec
     batches = as_batches(load(name, split, image_size, batch_size, image_spec=spec, **options))
     if cache is None:
         return *_extract(extractor, batches), batches.class_names

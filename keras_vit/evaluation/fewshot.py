@@ -240,7 +240,7 @@ class FewshotAccuracy:
 
     Raises:
         ValueError: if an argument is out of range, the dataset cannot be loaded, or, in the call,
-            the model does not map an RGB image to a vector.
+            the model does not map an image to a vector.
 
     Reference:
         Section 4.1 of the ViT paper (arXiv 2010.11929), "fast on-the-fly evaluation"; big_vision's

@@ -84,8 +84,9 @@ class TrainedModel:
         """
         is_own = data is None or absolute_name(data) == self.run.get("data")
         has_excluded = is_own and self.run.get("exclude") is not None
-        if not options.get("central_crop_from"):
-            options.setdefault("image_spec", image_spec_of(self.model))
+        spec = image_spec_of(self.model)
+        spec = spec.of_whole_image() if options.get("central_crop_from") else spec
+        options.setdefault("image_spec", spec)
         if self.is_upright:
             options["upright"] = True
         dataset = load(

@@ -13,6 +13,7 @@ from keras_vit.evaluation.classification import predictions
 from keras_vit.evaluation.metrics import confusion_matrix
 from keras_vit.inspection.figures.charts import draw_confusion
 from keras_vit.inspection.figures.drawing import draw_masked_patches, draw_mistakes
+from keras_vit.models.image_model import image_spec_of
 from keras_vit.models.keras_files import load_model
 from keras_vit.models.structure import token_stride
 from keras_vit.training.distribution import is_first_process
@@ -46,6 +47,7 @@ def draw_run(workdir, data, loss, **options):
     if loss not in CLASS_LOSSES or not (workdir / BEST_MODEL).is_file():
         return []
     model = load_trained(workdir)
+    options = {"image_spec": image_spec_of(model), **options}
     dataset = load(data, "validation", model.input_shape[1:3], 32, **options)
     if dataset.element_spec[1].shape.rank != 1:
         return []

@@ -89,7 +89,7 @@ def write_report(model, images, directory, verbose=0):
     the filters are drawn.
 
     Args:
-        model: a model of this package for images with 1 or 3 channels.
+        model: a model of this package.
         images: array `(count, height, width, channels)` in [-1, 1], of the model's size.
         directory: path of the directory, which is created if it does not exist. An earlier report
             is replaced.

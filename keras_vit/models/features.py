@@ -85,7 +85,7 @@ def feature_extractor(model, layers=None):
             the class token. `None` for the input of the head.
 
     Raises:
-        ValueError: if the model does not map an RGB image to a vector, or has no layer of a name in
+        ValueError: if the model does not map an image to a vector, or has no layer of a name in
             `layers`.
 
     Reference:
@@ -102,9 +102,9 @@ def feature_extractor(model, layers=None):
         join = keras.layers.Concatenate(dtype="float32", name="all_layers")
         output = pooled[0] if len(pooled) == 1 else join(pooled)
     shape = model.inputs[0].shape
-    if len(model.inputs) != 1 or len(shape) != 4 or shape[-1] != 3 or len(output.shape) != 2:
+    if len(model.inputs) != 1 or len(shape) != 4 or len(output.shape) != 2:
         raise ValueError(
-            "`model` must map RGB images to one vector per image. "
+            "`model` must map images to one vector per image. "
             f"Received: a model from {[tuple(image.shape) for image in model.inputs]} to "
             f"{tuple(output.shape)}"
         )

@@ -134,6 +134,34 @@ def resize_relative_embedding(table, source_grid, target_grid, method="bilinear"
     return (sums / totals).astype(table.dtype)
 
 
+def adapt_kernel(kernel, channels):
+    """Adapt the first kernel of a model to another number of channels, as timm does.
+
+    For one channel, the kernels of the channels are added. Otherwise they are repeated and cut, and
+    multiplied by the old number of channels divided by the new one.
+
+    Args:
+        kernel: float32 array `(height, width, channels, filters)`.
+        channels: the new number of channels.
+
+    Returns:
+        A float32 array `(height, width, channels, filters)`.
+
+    Reference:
+        `adapt_input_conv` in `timm/models/_manipulate.py`.
+
+    Example:
+    >>> from keras_vit.models.interpolation import adapt_kernel
+    >>> kernel = np.array([1, 2, 3], "float32").reshape(1, 1, 3, 1)
+    >>> adapt_kernel(kernel, 1).ravel(), adapt_kernel(kernel, 4).ravel()
+    (array([6.], dtype=float32), array([0.75, 1.5 , 2.25, 0.75], dtype=float32))
+    """
+    if channels == 1:
+        return kernel.sum(axis=2, keepdims=True)
+    old = kernel.shape[2]
+    return kernel[:, :, np.arange(channels) % old] * np.float32(old / channels)
+
+
 def resize_patch_kernel(
     kernel: npt.ArrayLike, patch_size: int | tuple[int, int], method: str = "bilinear"
 ) -> np.ndarray:

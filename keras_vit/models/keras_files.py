@@ -2,6 +2,7 @@
 
 import collections
 import io
+import json
 import pathlib
 import zipfile
 
@@ -11,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.files import check_zip, hdf5_arrays
+from keras_vit.core.image_spec import ImageSpec
 
 WEIGHTS_SUFFIX = ".weights.h5"
 # Name of the weights in a `.keras` file.
@@ -87,6 +89,15 @@ def _is_weight(name):
     return not name.startswith("optimizer/") and "seed_generator" not in name
 
 
+def recorded_image_spec(path):
+    """Return the `ImageSpec` that a `.keras` file records, without loading the model."""
+    path = _check_keras_file(path)
+    check_zip(path)
+    with zipfile.ZipFile(path) as archive:
+        config = json.loads(archive.read("config.json"))["config"]
+    return ImageSpec(**config.get("image_spec", {}))
+
+
 def load_model(path):
     """Load a `.keras` file, not compiled; raise a `ValueError` if a weight is not finite."""
     model = load_unchecked(path)
@@ -96,13 +107,7 @@ def load_model(path):
 
 def load_unchecked(path):
     """Load a `.keras` file without checking that the weights are finite."""
-    path = check_file("model", path, (".keras",))
-    if not zipfile.is_zipfile(path):
-        # Keras would report a missing file.
-        raise ValueError(
-            "`model` must be a complete Keras model. "
-            f"Received: model={str(path)!r}, which is not a .keras file, or not complete"
-        )
+    path = _check_keras_file(path)
     try:
         check_zip(path)
         with zipfile.ZipFile(path) as archive:
@@ -121,6 +126,17 @@ def load_unchecked(path):
             f"which cannot be loaded: {error}"
         ) from error
     return model
+
+
+def _check_keras_file(path):
+    path = check_file("model", path, (".keras",))
+    if not zipfile.is_zipfile(path):
+        # Keras would report a missing file.
+        raise ValueError(
+            "`model` must be a complete Keras model. "
+            f"Received: model={str(path)!r}, which is not a .keras file, or not complete"
+        )
+    return path
 
 
 def check_file(argument, path, suffixes):

@@ -96,18 +96,17 @@ def representation(model, head_layers=HEAD_LAYERS):
 
 
 def check_classifier(model):
-    """Return the number of classes of a model that maps RGB images to logits.
+    """Return the number of classes of a model that maps images to logits.
 
     Raises:
-        ValueError: if the model does not map RGB images to logits.
+        ValueError: if the model does not map images to logits.
     """
     check_backbone(model)
     head, logits = model.layers[-1], model.outputs[0].shape
     is_linear = getattr(head, "activation", None) is keras.activations.linear
-    is_of_images = len(model.inputs) == 1 and model.inputs[0].shape[-1] == 3
-    if head.name != "head" or not is_linear or not is_of_images or len(logits) != 2:
+    if head.name != "head" or not is_linear or len(model.inputs) != 1 or len(logits) != 2:
         raise ValueError(
-            "`model` must map RGB images to logits by its last layer, `head`. "
+            "`model` must map images to logits by its last layer, `head`. "
             f"Received: a model from {model.inputs[0].shape} to {logits}, with the last layer "
             f"{head.name!r}"
         )
@@ -230,10 +229,19 @@ def first_kernel(model):
     It is the kernel of the patch embedding, or the standardized kernel of the first convolution of
     a hybrid or a ResNet.
     """
+    layer = first_convolution(model)
+    is_standardized = isinstance(layer, StandardizedConv2D)
+    return _to_numpy(layer.standardize(layer.kernel) if is_standardized else layer.kernel)
+
+
+def first_convolution(model):
+    """Return the layer that reads the channels of images, with its variable `kernel`.
+
+    It is the projection of the patches, or the first convolution of a hybrid or a ResNet.
+    """
     check_backbone(model)
     layer = _layers_of(model, (StandardizedConv2D, PatchEmbedding))[0]
-    is_patch = isinstance(layer, PatchEmbedding)
-    return _to_numpy(layer.projection.kernel if is_patch else layer.standardize(layer.kernel))
+    return layer.projection if isinstance(layer, PatchEmbedding) else layer
 
 
 def has_positions(model):

@@ -30,6 +30,7 @@ from keras_vit.models.image_model import (
     zero_head,
 )
 from keras_vit.models.interpolation import (
+    adapt_kernel,
     resize_line_embedding,
     resize_patch_kernel,
     resize_position_embedding,
@@ -42,6 +43,7 @@ from keras_vit.models.structure import (
     POSITION_LAYERS,
     ZERO_SHOT_LAYERS,
     check_backbone,
+    first_convolution,
     has_blocks,
     has_distillation_token,
     is_segmenter,
@@ -274,7 +276,48 @@ def resize_by(method, model, image_size=None, patch_size=None):
     if isinstance(resized, ImageModel) and resized.input_shape != model.input_shape:
         # If a model takes images of any size, its size is the one its position embeddings fit.
         resized.image_spec = model.image_spec.at(stored_size(resized), stored_size(model))
+    if patch_size is not None:
+        _keep_mean_of_images(model, resized)
     return resized
+
+
+def with_channels(model, channels):
+    """Make a model for images with another number of channels, with the first kernel adapted.
+
+    The kernel of the patch projection, or of the first convolution of a hybrid or a ResNet, is
+    adapted as in timm (see `keras_vit.models.interpolation.adapt_kernel`). The kernel of a patch
+    projection includes the deviation of each channel, and its bias the mean, so that images are in
+    [-1, 1]; see `keras_vit.core.image_spec.ImageSpec` for those of the new channels.
+
+    - One channel: the bias stays. Without a ResNet, a gray image has the same outputs as the three
+      equal channels in the old model, for any normalization.
+    - More channels: the bias is corrected so that the mean image has the same tokens as before,
+      as in timm for images that are normalized with the repeated mean and deviation.
+    - Hybrids and ResNets: the kernel that is adapted is the stored one, as in timm, and it is
+      standardized afterwards. The outputs for gray images are only similar.
+
+    Args:
+        model: a model of this package, new, trained or loaded.
+        channels: number of channels of the new model.
+
+    Returns:
+        A model of the class of `model`, not compiled.
+
+    Example:
+    >>> from keras_vit.models.surgery import with_channels
+    >>> with_channels(keras_vit.ViT_Ti16(num_classes=10, image_size=32), 13).input.shape
+    (None, 32, 32, 13)
+    """
+    images = keras.Input((*model.inputs[0].shape[1:3], channels), name=model.inputs[0].name)
+    kernel = first_convolution(model).kernel
+    value = ops.convert_to_numpy(ops.cast(kernel, "float32"))
+    new = copy_model(model, images=images, values={kernel.path: adapt_kernel(value, channels)})
+    copy_attributes(model, new, image_channels=channels)
+    if isinstance(new, ImageModel):
+        new.image_spec = model.image_spec.with_channels(channels)
+    if channels > 1:
+        _keep_mean_of_images(model, new)
+    return new
 
 
 def freeze_blocks(model: keras.Model, num_blocks: int) -> None:
@@ -500,7 +543,6 @@ def _copy_weights(source, target, values, method):
         old, layer = named[name], target.get_layer(name.partition("/")[0])
         is_given = old.path in values
         new.assign(values[old.path] if is_given else _resized(old, new, layer, grids, method))
-    _keep_mean_of_images(source, target)
 
 
 def _resized(old, new, layer, grids, method):
@@ -522,16 +564,14 @@ def _resized(old, new, layer, grids, method):
 
 
 def _keep_mean_of_images(source, target):
-    """Correct the patch bias so that the mean image has the same tokens as before resizing."""
-    mean = image_spec_of(source).mean
-    layers = [
-        model.get_layer(layer.name)
-        for model in (source, target)
-        for layer in target.layers
-        if isinstance(layer, PatchEmbedding) and layer.projection.use_bias
-    ]
-    if not layers or set(mean) == {0.5}:
+    """Correct the patch bias so that the mean image has the same tokens as in the source."""
+    layer = first_convolution(target)
+    if not layer.use_bias or set(image_spec_of(source).mean) == {0.5}:
         return
-    old, new = (ops.convert_to_numpy(layer.projection.kernel).sum((0, 1)) for layer in layers)
-    change = ((new - old) * (1 - 2 * np.reshape(mean, (-1, 1)))).sum(axis=0)
-    layers[1].projection.bias.assign_add(change)
+
+    def tokens(model):
+        """Return the tokens of the mean image, without bias."""
+        kernel = ops.convert_to_numpy(first_convolution(model).kernel).sum((0, 1))
+        return (kernel * (2 * np.reshape(image_spec_of(model).mean, (-1, 1)) - 1)).sum(axis=0)
+
+    layer.bias.assign_add(tokens(source) - tokens(target))

@@ -75,9 +75,13 @@ def export(
 
     - `"bytes"` takes `image_bytes`, strings `(batch,)`: encoded images (JPEG, PNG, still WebP) of
       any size, which the graph decodes, resizes and scales as in evaluation.
-    - `"uint8"` takes `images`, uint8 `(batch, height, width, 3)` of any size.
-    - `"float"` takes preprocessed `images`, float32 `(batch, height, width, 3)` in [-1, 1].
+    - `"uint8"` takes `images`, uint8 `(batch, height, width, channels)` of any size.
+    - `"float"` takes preprocessed `images`, float32 `(batch, height, width, channels)` in [-1, 1].
     - `"features"` takes `image_bytes` and returns `features`, float32 `(batch, width)`.
+
+    Encoded images of models with one channel become gray. Encoded images of models with four
+    channels must be PNGs with alpha. With another number of channels than 1, 3 and 4, `"bytes"` and
+    `"features"` are left out, and a warning is logged.
 
     For a classifier, the first three return `logits` and `probabilities`, float32
     `(batch, num_classes)`, and for the most likely classes `top_k_classes`, int32, `top_k_labels`,
@@ -119,15 +123,15 @@ def export(
             default `batch_size` or 1 if `tensorflow-serving-api` is installed, otherwise none.
         quantize: `"int8"`, `"float16"` or `"bfloat16"`, if the format supports it; `None` for
             float32.
-        calibration: float32 `(images, height, width, 3)`, preprocessed images like those that will
-            be served; needed for int8 in ONNX and OpenVINO.
+        calibration: float32 `(images, height, width, channels)`, preprocessed images like those
+            that will be served; needed for int8 in ONNX and OpenVINO.
         metadata: dictionary of additional entries for `model.json`.
 
     Returns:
         The `pathlib.Path` of the version.
 
     Raises:
-        ValueError: if an argument is out of range, the version exists, the model does not take RGB
+        ValueError: if an argument is out of range, the version exists, the model does not take
             images or has weights that are not finite, or the backend cannot write the format.
         ImportError: if a package is missing; the message names what to install.
         OSError: if the directory cannot be written or the disk is full.
@@ -191,9 +195,9 @@ def _recorded_class_names(target, model, quantize, class_names):
     check_backbone(model)
     has_head = output_name(model) != "features"
     shapes = [tuple(tensor.shape) for tensor in (*model.inputs, *model.outputs)]
-    if not has_head and (shapes[0][-1] != 3 or list(map(len, shapes)) != [4, 2]):
+    if not has_head and list(map(len, shapes)) != [4, 2]:
         raise ValueError(
-            "`model` must map RGB images to logits, or to one vector per image. "
+            "`model` must map images to logits, or to one vector per image. "
             f"Received: a model with the shapes {', '.join(map(str, shapes))}"
         )
     if has_head and not is_segmenter(model):

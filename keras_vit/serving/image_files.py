@@ -10,7 +10,14 @@ import tensorflow as tf
 
 from keras_vit.core.arguments import as_pair
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
-from keras_vit.data.images.decoding import BMP, GIF, decode, explain, read_orientation, turn_upright
+from keras_vit.data.images.decoding import (
+    IN_GRAPH,
+    decode_as,
+    explain,
+    read_orientation,
+    require,
+    turn_upright,
+)
 from keras_vit.data.images.geometry import evaluation_image
 from keras_vit.data.sources.folder import describe_left_out, list_images
 
@@ -31,7 +38,7 @@ def preprocess_files(
             resized as in the ViT paper.
 
     Returns:
-        A float32 array `(images, height, width, 3)` in [-1, 1].
+        A float32 array `(images, height, width, channels)` in [-1, 1].
 
     Raises:
         ValueError: if there is no image, an image cannot be read or decoded, or the size is wrong.
@@ -42,16 +49,16 @@ def preprocess_files(
     (1, 32, 32, 3)
     """
     image_size = as_pair(image_size, "image_size")
-    pixels = (read_stored(file, image_spec.antialias)[1] for file in encoded)
+    pixels = (read_stored(file, image_spec)[1] for file in encoded)
     return np.stack([evaluation_image(image, image_size, image_spec) for image in pixels])
 
 
-def read_stored(file, accurate=False):
-    """Return the unchanged bytes of an image file, and its pixels, a uint8 tensor.
+def read_stored(file, image_spec=WHOLE_IMAGE):
+    """Return the unchanged bytes of an image file, and its pixels, as `decode_as` returns them.
 
     Args:
         file: path of the file, or its bytes.
-        accurate: as in `decode`.
+        image_spec: as in `preprocess_files`.
 
     Raises:
         ValueError: if the file cannot be read or is not an image.
@@ -60,16 +67,17 @@ def read_stored(file, accurate=False):
     name = repr(str(file)) if is_path else "bytes"
     try:
         encoded = pathlib.Path(file).expanduser().read_bytes() if is_path else bytes(file)
-        return encoded, decode(encoded, accurate)
+        return encoded, decode_as(encoded, image_spec)
     except (OSError, tf.errors.InvalidArgumentError) as error:
         reason = error.strerror if isinstance(error, OSError) else explain(error, encoded)
         raise ValueError(
-            "`images` must be complete JPEG, PNG, GIF, BMP or still WebP files. "
+            "`images` must be complete files in a format that is decoded, with the channels of the "
+            f"model ({image_spec.channels}). "
             f"Received: {name} ({reason})"
         ) from error
 
 
-def read_image(path, accurate=False):
+def read_image(path, image_spec=WHOLE_IMAGE):
     """Return the bytes of an image file, after checking that it can be decoded.
 
     Exports and datasets ignore the EXIF orientation, so a photograph that is not stored upright is
@@ -77,25 +85,31 @@ def read_image(path, accurate=False):
 
     Args:
         path: path of the file.
-        accurate: as in `decode`; `image_spec.antialias` of the model. It matters only for rotated
-            photographs.
+        image_spec: as in `preprocess_files`. It matters only for rotated photographs.
 
     Raises:
         ValueError: if the file cannot be read or is not an image.
     """
-    return upright(*read_stored(path, accurate))
+    return upright(*read_stored(path, image_spec))
 
 
 def upright(encoded, image):
-    """Return the bytes of an image file; a rotated photograph, GIF or BMP becomes an upright PNG.
+    """Return the bytes of an image file; other files become an upright PNG.
+
+    Other files are rotated photographs, and formats that exported graphs do not decode.
 
     Args:
         encoded: bytes of the file.
         image: decoded pixels of the file.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if a PNG of 8 bits cannot store the pixels.
     """
     orientation = read_orientation(encoded)
-    if orientation == 1 and not encoded.startswith((GIF, BMP)):
+    if orientation == 1 and encoded.startswith(IN_GRAPH):
         return encoded
+    fits = image.dtype == tf.uint8 and image.shape[-1] <= 4
+    require(fits, "The export takes such images as upright JPEG, PNG or WebP files only")
     return tf.io.encode_png(turn_upright(image, orientation)).numpy()
 
 
@@ -118,12 +132,12 @@ def list_image_files(paths):
     return files
 
 
-def without_broken(files):
+def without_broken(files, image_spec=WHOLE_IMAGE):
     """Return the files that can be decoded; log a warning with the number of broken files."""
     readable, errors = [], []
     for file in files:
         try:
-            read_stored(file)
+            read_stored(file, image_spec)
             readable.append(file)
         except ValueError as error:
             errors.append(error)

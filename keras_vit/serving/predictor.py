@@ -17,7 +17,7 @@ from keras_vit.core.arguments import DTYPES, as_objects, as_pair, check_choice, 
 from keras_vit.core.files import absolute_path
 from keras_vit.core.machine import num_cores
 from keras_vit.core.multi_label import check_thresholds
-from keras_vit.data.images.decoding import decode, explain
+from keras_vit.data.images.decoding import decode_as, explain
 from keras_vit.data.inputs import ENCODED_COLUMNS
 from keras_vit.serving.formats import find_export
 from keras_vit.serving.runner import CLASS_OUTPUTS, load_runner
@@ -26,7 +26,6 @@ OUTPUTS = (*CLASS_OUTPUTS, "features", "attention_distance")
 # If a batch has several of these columns, the first one contains the images.
 IMAGE_COLUMNS = (*ENCODED_COLUMNS, "path")
 _LOCK = threading.Lock()
-_BLANK = np.zeros((32, 32, 3), "uint8")
 _THREADS = concurrent.futures.ThreadPoolExecutor(2 * num_cores(), "decoding")
 
 
@@ -166,8 +165,8 @@ def predict_column(runner, column, values, outputs, batch_size, on_images=None):
         if on_images is not None:
             on_images(len(prepared))
     # If no image can be decoded, compute a blank image to get the shapes of the outputs.
-    count = None if results else 0
-    results = results or [runner.outputs([runner.prepare_pixels(_BLANK)])]
+    count, blank = None if results else 0, np.zeros((32, 32, runner.image_spec.channels), "uint8")
+    results = results or [runner.outputs([runner.prepare_pixels(blank)])]
     arrays = {name: np.concatenate([r[name] for r in results])[:count] for name in results[0]}
     if "logits" in arrays and not set(outputs) <= set(arrays):
         arrays |= _classes(arrays["logits"], runner)
@@ -238,12 +237,12 @@ def _prepare(runner, column, value):
         if reason is not None:
             return None, reason
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        return runner.prepare_pixels(_as_rgb(value)), None
+        return runner.prepare_pixels(_as_pixels(value, runner.image_spec)), None
     encoded = bytes(value)
     try:
         return runner.prepare(encoded), None
     except tf.errors.InvalidArgumentError as error:
-        return None, _reason(error, encoded)
+        return None, _reason(error, encoded, runner.image_spec)
 
 
 def _read(path):
@@ -261,17 +260,25 @@ def _read(path):
         raise OSError(f"{path} could not be read: {explain(error)}") from error
 
 
-def _reason(error, encoded):
+def _reason(error, encoded, image_spec):
     try:
         # Decode again, eagerly: the message of an error in a graph has a stack trace.
-        decode(encoded)
+        decode_as(encoded, image_spec)
     except tf.errors.OpError as eager:
         error = eager
     return explain(error, encoded)
 
 
-def _as_rgb(pixels):
+def _as_pixels(pixels, image_spec):
     pixels = np.asarray(pixels)
+    if not image_spec.has_rgb_bytes:
+        channels = image_spec.channels
+        if pixels.ndim != 3 or not pixels.size or pixels.shape[-1] != channels:
+            raise ValueError(
+                "An image must be the bytes of a file, or an array (height, width, "
+                f"{channels}). Received: an array {pixels.shape}"
+            )
+        return pixels
     if pixels.ndim == 2:
         pixels = pixels[..., None]
     is_rgb = pixels.ndim == 3 and pixels.size and pixels.shape[-1] in (1, 3, 4)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_vit.checkpoints.named_models import load_trained
 from keras_vit.core.arguments import as_pair
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
-from keras_vit.data.images.decoding import decode
+from keras_vit.data.images.decoding import as_pixels, decode_as, stored_values
 from keras_vit.data.images.geometry import ImageMaker, evaluation_image
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.inspection.analyses import image_distances
@@ -43,8 +43,8 @@ class Runner:
 
     Args:
         run: function that maps a batch of at least one image to a dictionary of arrays.
-        image_shape: `(height, width, 3)` of preprocessed images, with `None` for any height or
-            width; or `None` if `run` takes encoded images.
+        image_shape: `(height, width, channels)` of preprocessed images, with `None` for any height
+            or width; or `None` if `run` takes encoded images.
         batch_size: number of images that `run` takes; `None` for any number.
         image_size: `(height, width)` to which images are resized.
         image_spec: the `ImageSpec` by which images are resized and cropped.
@@ -75,8 +75,14 @@ class Runner:
         def from_file(encoded):
             return make(encoded, tf.zeros(2, tf.int64))
 
-        @tf.function(input_signature=[tf.TensorSpec((None, None, 3), tf.uint8)], autograph=False)
-        def from_pixels(image):
+        is_plain = self.image_spec.has_rgb_bytes
+        stored = [tf.TensorSpec((None, None, None), tf.float32), tf.TensorSpec((), tf.float32)]
+        pixels = [tf.TensorSpec((None, None, 3), tf.uint8)]
+
+        @tf.function(input_signature=pixels if is_plain else stored, autograph=False)
+        def from_pixels(image, *greatest):
+            if not is_plain:
+                image = as_pixels(image, *greatest, self.image_spec)
             return evaluation_image(image, self.image_size, self.image_spec)
 
         return from_file, from_pixels
@@ -116,14 +122,15 @@ class Runner:
         Raise `tf.errors.InvalidArgumentError` for a file that cannot be decoded.
         """
         if self.image_shape is None:
-            return upright(encoded, decode(encoded, self.image_spec.antialias))
+            return upright(encoded, decode_as(encoded, self.image_spec))
         return self.makers[0](encoded).numpy()
 
     def prepare_pixels(self, pixels):
-        """Return an image for `outputs` from uint8 pixels `(height, width, 3)`."""
+        """Return an image for `outputs` from pixels `(height, width, channels)`."""
         if self.image_shape is None:
             return tf.io.encode_png(pixels).numpy()
-        return self.makers[1](pixels).numpy()
+        is_plain = self.image_spec.has_rgb_bytes
+        return self.makers[1](*([pixels] if is_plain else stored_values(pixels))).numpy()
 
 
 def load_runner(
@@ -147,7 +154,8 @@ def load_runner(
             any size.
 
     Returns:
-        A `Runner`: a function of preprocessed images, float32 `(n, height, width, 3)` in [-1, 1],
+        A `Runner`: a function of preprocessed images, float32 `(n, height, width, channels)`
+        in [-1, 1],
         or, for a SavedModel, of a list of encoded images. It returns float32 logits, or the
         features of a model without a head.
 

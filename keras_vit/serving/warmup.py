@@ -65,23 +65,26 @@ def _requests(path, batch_sizes):
         # If the input is encoded images, only the outputs have the batch size in their shapes.
         fixed = next(iter(signature.structured_outputs.values())).shape[0]
         ((input_name, spec),) = signature.structured_input_signature[1].items()
-        for example in _examples(spec, metadata["image_size"]):
+        for example in _examples(spec, metadata):
             for size in batch_sizes if fixed is None else (fixed,):
                 yield signature_name, {input_name: np.repeat(example[None], size, axis=0)}
 
 
-def _examples(spec, image_size):
+def _examples(spec, metadata):
     """Return example images in the form that an input takes: encoded, preprocessed or uint8."""
+    channels = metadata["image_spec"]["channels"]
+    pixels = photograph()[..., np.arange(channels) % 3]
     if spec.dtype == tf.string:
-        return [_encoded(name) for name in _FILE_FORMATS]
+        # JPEGs cannot have four channels.
+        return [_encoded(name, pixels.squeeze()) for name in _FILE_FORMATS[channels // 4 :]]
     if spec.dtype.is_floating:
-        return [preprocess(resize_image(photograph(), image_size)).numpy()]
-    return [photograph()]
+        return [preprocess(resize_image(pixels, metadata["image_size"])).numpy()]
+    return [pixels]
 
 
-def _encoded(file_format):
+def _encoded(file_format, pixels):
     buffer = io.BytesIO()
-    Image.fromarray(photograph()).save(buffer, file_format)
+    Image.fromarray(pixels).save(buffer, file_format)
     return np.array(buffer.getvalue(), object)
 
 

@@ -195,6 +195,9 @@ class Recipe:
         upright: whether photographs are turned upright by their EXIF orientation, in training and
             in evaluations of the run, except few-shot evaluation. By default photographs are used
             as stored, as in vit_jax.
+        image_channels: number of channels of the images; `None` for those of the model.
+        value_range: the stored values that become -1 and 1, `"dtype"` or a pair, as in
+            `keras_vit.core.image_spec.ImageSpec`; `None` for the range of the model.
         learning_rates: learning rates of which a sweep chooses one on held-out images.
             `keras-vit vtab` always makes a sweep, `keras-vit train` only with `--sweep-lr`.
         seed: seed of weights, dropout, shuffling and augmentation.
@@ -254,6 +257,8 @@ class Recipe:
     flip: Literal[FLIPS] = "random"
     augmentation: Literal[tuple(AUGMENTATIONS)] = "none"
     upright: bool = False
+    image_channels: int | None = None
+    value_range: tuple[float, float] | str | None = None
     learning_rates: tuple[float, ...] = ()
     seed: int = 0
     monitor: str | None = None

@@ -11,12 +11,14 @@ from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.checkpoints.named_models import load_refusing_scaling
 from keras_vit.checkpoints.run_files import find_model
 from keras_vit.core.arguments import SEGMENTATION
+from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 from keras_vit.core.text import as_words, name_some
 from keras_vit.models import find_variant, freeze_blocks, replace_head, resize
 from keras_vit.models.dense import backbone, segmenter
 from keras_vit.models.image_model import image_spec_of
+from keras_vit.models.keras_files import recorded_image_spec
 from keras_vit.models.options import is_resnet
-from keras_vit.models.surgery import dense_layers, freeze_base
+from keras_vit.models.surgery import dense_layers, freeze_base, with_channels
 from keras_vit.models.tuning import enable_lora, quantize
 from keras_vit.models.variants import builder_name, is_variant
 from keras_vit.models.vit import build_model
@@ -104,6 +106,24 @@ def make_model(
     return made
 
 
+def pixels_of(recipe, model):
+    """Return an `ImageSpec` with the channels and the range of values of a run's images.
+
+    The recipe has precedence over the model, a `keras.Model` or an argument of `make_model`.
+    """
+    if isinstance(model, keras.Model):
+        spec = image_spec_of(model)
+    elif is_variant(model) or find_model(model).suffix != ".keras":
+        spec = WHOLE_IMAGE
+    else:
+        spec = recorded_image_spec(find_model(model))
+    channels, value_range = recipe.image_channels, recipe.value_range
+    return ImageSpec(
+        channels=spec.channels if channels is None else channels,
+        value_range=spec.value_range if value_range is None else value_range,
+    )
+
+
 def _new_or_loaded(recipe, model, num_classes, dtype):
     """Build a new model, or load a trained model.
 
@@ -112,11 +132,14 @@ def _new_or_loaded(recipe, model, num_classes, dtype):
     keras.utils.set_random_seed(recipe.seed)
     if is_variant(model):
         row = with_settings(find_variant(model), recipe)
-        row = row.replace(num_classes=num_classes, dtype=dtype)
+        channels = recipe.image_channels or row.image_channels
+        row = row.replace(num_classes=num_classes, dtype=dtype, image_channels=channels)
         return build_model(row.replace(name=builder_name(row)))
     path = find_model(model)
     if path.suffix != ".keras":
         options = {"image_size": recipe.image_size, "dtype": dtype}
+        if recipe.image_channels is not None:
+            options["image_channels"] = recipe.image_channels
         if recipe.dropout:
             summary = inspect_checkpoint(model, image_size=recipe.image_size)
             if not is_resnet(summary.options):
@@ -132,6 +155,8 @@ def _new_or_loaded(recipe, model, num_classes, dtype):
     size = (recipe.image_size, recipe.image_size)
     if num_classes is None or trained.input_shape[1:3] != size:
         trained = resize(trained, size)
+    if recipe.image_channels not in (None, trained.input_shape[-1]):
+        trained = with_channels(trained, recipe.image_channels)
     modes = {part.quantization_mode for part in dense_layers(loaded)} - {None}
     for mode in modes if recipe.lora_rank is None else ():
         logging.getLogger("keras_vit").warning("the %s kernels are trained as floats", mode)

@@ -29,6 +29,7 @@ from keras_vit.data.processes import process
 from keras_vit.data.sources.folder import describe_left_out
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.data.sources.named_datasets import changes_that_keep_labels, check_augmentation
+from keras_vit.models.image_model import image_spec_of
 from keras_vit.training import distribution
 from keras_vit.training.callbacks import MeasureRegularly, assign_averages
 from keras_vit.training.optimizers import make_optimizer
@@ -41,7 +42,7 @@ from keras_vit.training.resumable_fit import (
     find_state,
     open_run,
 )
-from keras_vit.training.starting_model import make_model
+from keras_vit.training.starting_model import make_model, pixels_of
 from keras_vit.training.states import States
 from keras_vit.training.tasks import make_task
 
@@ -190,12 +191,18 @@ def train(
         # Load the teacher before `make_model` sets the seed, so that it does not change the run.
         if teacher is not None and not isinstance(teacher, keras.Model):
             teacher = load_trained(teacher)
-        data = _for_recipe(recipe, *datasets) if datasets else _load_named(arguments, run)
+        if datasets:
+            data = _for_recipe(recipe, *datasets)
+        else:
+            data = _load_named(arguments, run, image_spec=pixels_of(recipe, model))
         lengths = recipe.epoch_lengths(epoch_examples or data[0].num_examples)
         _log_plan(recipe, data, model.name if is_built else find_model(model), lengths)
         if not is_built:
             names = data[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
+        if (used := getattr(data[0].maker, "preprocessing", None)) is not None:
+            pixels = {name: getattr(used.image_spec, name) for name in ("channels", "value_range")}
+            model.image_spec = dataclasses.replace(image_spec_of(model), **pixels)
         fit_options = {"save_steps": save_steps, "callbacks": callbacks, "verbose": verbose}
         fit = _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options)
         state = find_state(workdir, run.settings["id"]) if resume else None
@@ -344,7 +351,7 @@ def _absolute(path):
     return str(pathlib.Path(path).expanduser().absolute())
 
 
-def _load_named(arguments, run):
+def _load_named(arguments, run, **options):
     """Load the training and validation `Dataset`s by name.
 
     The ids of excluded examples are copied to the run's directory first.
@@ -352,7 +359,7 @@ def _load_named(arguments, run):
     exclude, file = arguments["exclude"], run.path / EXCLUDED_FILE
     if exclude is not None and not file.exists():
         run.write(file.name, pathlib.Path(exclude).expanduser().read_text(encoding="utf-8"))
-    options = {name: arguments[name] for name in ("validation", *DATASET_OPTIONS)}
+    options |= {name: arguments[name] for name in ("validation", *DATASET_OPTIONS)}
     options["exclude"] = () if exclude is None else file
     options["data_dir"] = _absolute(arguments["data_dir"])
     return load_training_data(arguments["recipe"], arguments["data"], **options)

@@ -94,6 +94,12 @@ def test_a_model_gets_another_head_and_size(tmp_path, capsys):
     assert (model.input_shape, model.output_shape) == ((None, 48, 64, 3), (None, 3))
 
 
+def test_a_model_gets_other_channels(tmp_path, capsys):
+    run(capsys, "convert", case_path(CASE), tmp_path / "bands.keras", "--image-channels", 13)
+    model = keras_vit.from_checkpoint(tmp_path / "bands.keras")
+    assert model.input_shape[-1] == model.image_spec.channels == 13
+
+
 @pytest.mark.examples
 def test_other_commands_take_checkpoints(tmp_path, capsys):
     photos = write_folder(tmp_path / "photos", ("cat", "dog"), count=10)

@@ -59,4 +59,4 @@ def test_a_card_has_the_reported_accuracy_unless_the_head_is_new():
     facts = card_metadata(model, name)
     assert facts["accuracy"].startswith("78.22 % on imagenet2012 (google-research/")
     assert (facts["source"], facts["finetuned"]) == (name, False)
-    assert "accuracy" not in card_metadata(model, name, has_new_head=True)
+    assert "accuracy" not in card_metadata(model, name, is_changed=True)

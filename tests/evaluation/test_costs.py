@@ -65,6 +65,8 @@ def nodes_of(node):
         ),
         *(("ViT_Ti16", {"image_size": 64, **options}) for options in ABLATIONS),
         ("R_Ti16", {"image_size": (64, 96)}),
+        ("R_Ti16", {"image_size": 64, "image_channels": 4}),
+        ("ViT_Ti16", {"image_size": 32, "image_channels": 13}),
         *((name, {}) for name in ("ViT_Ti16", "R_Ti16")),
         *(pytest.param(name, {}, marks=pytest.mark.large) for name in LARGE),
     ],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.inspection.figures.drawing import as_picture
 from keras_vit.inspection.figures.model_figures import draw_rollout, upsample
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer
@@ -49,6 +50,27 @@ def test_the_page_holds_the_figures_that_a_model_has(options, expected, tmp_path
     assert written == sorted([*expected, "index.html"])
     for data, file in zip(figures_on(page), expected, strict=True):
         assert (page.parent / file).read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.0], [0.5, 0.5, 0.5]),
+        ([-1.0, 0.0], [0.25, 0.25, 0.25]),
+        ([-1.0, 0.0, 1.0], [0.0, 0.5, 1.0]),
+        ([-1.0, 0.0, 1.0, 0.5], [0.0, 0.5, 1.0]),
+    ],
+    ids=len,
+)
+def test_pictures_of_any_number_of_channels(values, expected):
+    np.testing.assert_array_equal(as_picture(np.full((1, 1, len(values)), values)), [[expected]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("channels", [2, 13])
+def test_a_page_of_other_channels(channels, tmp_path):
+    model = vision_transformer(**{**TINY, "image_channels": channels})
+    assert len(figures_on(write_report(model, images(2, 16, 16, channels), tmp_path))) == 7
 
 
 @pytest.mark.slow

@@ -19,10 +19,9 @@ from tests.fixtures.tiny import TINY
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"image_channels": 1}, "`model` must map RGB images to logits"),
-        ({"pooling": None}, "`model` must map RGB images to logits"),
+        ({"pooling": None}, "`model` must map images to logits"),
         ({"pooling": None, "num_classes": 0}, "or to one vector per image"),
-        ({"classifier_activation": "softmax"}, "`model` must map RGB images to logits"),
+        ({"classifier_activation": "softmax"}, "`model` must map images to logits"),
         ({"num_classes": 1}, "`model` must have at least 2 classes"),
     ],
 )

@@ -11,7 +11,7 @@ from keras_vit.core.image_spec import ImageSpec
 from keras_vit.core.text import imagenet_class_names, read_labels
 from keras_vit.models import vision_transformer
 from keras_vit.training.recipe import RECIPES
-from keras_vit.training.starting_model import make_model
+from keras_vit.training.starting_model import make_model, pixels_of
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.models import classifier
 from tests.fixtures.reference import case_path
@@ -29,6 +29,14 @@ def trained(tmp_path):
     path = tmp_path / "trained.keras"
     vision_transformer(**TINY).save(path)
     return path
+
+
+@pytest.mark.parametrize("source", ["trained", case_path("a_vit_token")], ids=["keras", "npz"])
+@pytest.mark.parametrize("channels", [1, 13])
+def test_trained_models_get_the_recipes_channels(source, channels, trained):
+    recipe = small_recipe(image_size=16, image_channels=channels)
+    made = make_model(recipe, trained if source == "trained" else source, num_classes=3)
+    assert made.input_shape[-1] == made.image_spec.channels == channels
 
 
 @pytest.mark.slow
@@ -64,6 +72,27 @@ def test_settings_that_a_model_keeps_are_logged(model, asked, kept, trained, cap
     make_model(recipe, trained if model == "trained" else model, num_classes=3)
     assert ("the model keeps its own settings" in caplog.text) == bool(kept)
     assert (kept or "") in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"channels": 13, "value_range": (0, 5)}),
+        ({"value_range": "dtype"}, {"channels": 13, "value_range": "dtype"}),
+        ({"image_channels": 4}, {"channels": 4, "value_range": (0, 5)}),
+    ],
+)
+def test_a_recipe_replaces_the_pixels_of_a_model(tmp_path, settings, expected):
+    model = vision_transformer(**TINY, image_channels=13)
+    model.image_spec = ImageSpec("bicubic", channels=13, value_range=(0, 5))
+    model.save(tmp_path / "bands.keras")
+    for given in (model, tmp_path / "bands.keras"):
+        assert pixels_of(small_recipe(**settings), given) == ImageSpec(**expected)
+
+
+def test_a_variant_gets_the_channels_of_the_recipe():
+    recipe = small_recipe(image_size=32, image_channels=4)
+    assert make_model(recipe, "ViT_Ti16(depth=1)", num_classes=3).input_shape[-1] == 4
 
 
 @pytest.mark.slow

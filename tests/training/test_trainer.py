@@ -188,3 +188,16 @@ def test_given_datasets_get_the_batches_of_the_recipe(form, tmp_path):
         recipe, small_model(recipe), pair[0], tmp_path / "alone"
     ).history
     assert "val_accuracy" not in alone[-1]
+
+
+@pytest.mark.slow
+def test_a_run_records_the_pixels_of_its_images(tmp_path):
+    name = f"folder:{write_folder(tmp_path / 'photos', CLASSES, 20, '.png')}"
+    recipe = small_recipe(steps=1, warmup_steps=0, batch_size=4, value_range=(0, 300))
+    small_model(recipe).save(tmp_path / "small.keras")
+    run = keras_vit.training.train(recipe, tmp_path / "small.keras", name, tmp_path / "run")
+    saved = keras_vit.serving.load_runner(run.workdir).image_spec
+    assert (saved.channels, saved.value_range) == (3, (0, 300))
+    ((images, _),) = load(name, "train", 8, 99, image_spec=saved).as_numpy_iterator()
+    (unscaled, _), *_ = load(name, "train", 8, 99).as_numpy_iterator()
+    assert (images + 1).max() == pytest.approx((unscaled + 1).max() * 255 / 300)

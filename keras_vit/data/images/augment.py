@@ -5,7 +5,10 @@ module, all random numbers are drawn from the seed of the image or batch, so tha
 reproducible and can be resumed.
 """
 
+import threading
+
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.images import operations
@@ -14,6 +17,8 @@ from keras_vit.data.images import operations
 ORIGINAL_SIDE = 224
 # `_MAX_LEVEL` of big_vision; a magnitude may be greater.
 _FULL_LEVEL = 10
+# Number of seeds with which a layer is checked.
+_TRIES = 4
 OPERATIONS = {
     "AutoContrast": operations.auto_contrast,
     "Equalize": operations.equalize,
@@ -167,6 +172,48 @@ def random_erasing(share):
         return layer(image[None], training=True)[0]
 
     return erase
+
+
+def by_layer(layer, shape):
+    """Return the function of a Keras or keras-cv layer; arguments and result as in `rand_augment`.
+
+    The layer is called eagerly on one image at a time, so that its generators can be set to the
+    seed of the image: those of Keras, or else TensorFlow's global seed and generator, which
+    keras-cv uses.
+
+    Args:
+        layer: the layer.
+        shape: shape of the images.
+
+    Raises:
+        ValueError: if the layer has other random generators, so that runs could not be resumed.
+    """
+    lock = threading.Lock()
+    generators = [each for each in layer.variables if keras.backend.is_int_dtype(each.dtype)]
+
+    def call(image, seed):
+        state = np.asarray(seed) % 2**31
+        with lock:
+            for generator in generators:
+                generator.assign(state)
+            if not generators:
+                tf.random.get_global_generator().reset_from_seed(state)
+                tf.random.set_seed(int(state[0]) << 31 | int(state[1]))
+            return keras.ops.convert_to_numpy(layer(np.asarray(image)[None], training=True))[0]
+
+    def apply(image, seed):
+        image = tf.py_function(call, [image, seed], tf.float32)
+        return tf.clip_by_value(tf.ensure_shape(image, shape), 0, 255)
+
+    noise = tf.random.stateless_uniform(shape, (0, 0), 0, 255)
+    for seed in np.arange(2 * _TRIES).reshape(_TRIES, 2):
+        if not np.array_equal(apply(noise, seed), apply(noise, seed)):
+            raise ValueError(
+                "`augmentation` must be a layer whose random numbers can be repeated. A layer of "
+                "keras-cv must not have a `seed`. "
+                f"Received: the layer {layer.name!r}, which changes an image in different ways"
+            )
+    return apply
 
 
 def mixing(augmentation):

@@ -1,12 +1,17 @@
-"""Decode image files to RGB pixels, with TensorFlow functions.
+"""Decode image files to pixels, with TensorFlow functions.
+
+`decode` returns RGB with 8 bits. `decode_as` returns the channels and the range of values of an
+`ImageSpec`.
 
 The functions work the same eagerly and inside `Dataset.map`. Functions that call Pillow cannot be
 exported: exported graphs use `decode_in_graph`, which supports neither GIF and BMP nor EXIF. Files
 that cannot be decoded raise `tf.errors.InvalidArgumentError`.
 """
 
+import contextlib
 import functools
 import io
+import math
 import re
 
 import keras
@@ -14,11 +19,14 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from keras_vit.core.image_spec import MAX_PIXELS
+from keras_vit.core.image_spec import MAX_PIXELS, ImageSpec
 
 JPEG, PNG, GIF, BMP = b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM"
+_NPY = b"\x93NUMPY"
+# The first bytes of the files that `decode_in_graph` decodes.
+IN_GRAPH = (JPEG, PNG, b"RIFF")
 _JPEG_END = b"\xff\xd9"
-# Unsupported formats, with patterns of the first bytes of their files.
+# Formats that TensorFlow does not decode, with patterns of the first bytes of their files.
 _OTHER_FORMATS = {
     "TIFF": rb"II[*+]\0|MM\0[*+]",
     "JPEG 2000": rb"\0\0\0\x0cjP",
@@ -28,6 +36,13 @@ _OTHER_FORMATS = {
     "HTML or XML": rb"<",
     "a Git LFS pointer": rb"version https://git-lfs",
 }
+# The names of formats in Pillow, if it has them or a plug-in has added them.
+_OF_PILLOW = {"TIFF": "TIFF", "AVIF": "AVIF", "HEIC": "HEIF", "JPEG XL": "JXL"}
+# Modes of Pillow whose values are read without a conversion.
+_MODES = ("L", "LA", "RGB", "RGBA", "I", "I;16", "I;16B", "F")
+_BITS_PER_SAMPLE = 258
+# The shares of red, green and blue in gray, in 1/65536, as in Pillow.
+_GRAY = (19595.0, 38470.0, 7471.0)
 # The first bytes of PNG and WebP files, which contain the image size.
 _HEAD = 32
 # Number of values of a tensor that a message shows.
@@ -63,8 +78,9 @@ leave_accelerators()
 def decode(encoded, accurate=False):
     """Decode a JPEG, PNG, still WebP, GIF (the first frame) or BMP to RGB.
 
-    Grey becomes three equal channels, CMYK is converted, alpha is dropped, and 16-bit values keep
-    their upper 8 bits. The format is recognized by the first bytes, not by the name of the file.
+    TIFF and `.npy` files, and AVIF, HEIC and JPEG XL if Pillow can read them, are decoded too. Grey
+    becomes three equal channels, CMYK is converted, alpha is dropped, and 16-bit values keep their
+    upper 8 bits. The format is recognized by the first bytes, not by the name of the file.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
@@ -79,9 +95,9 @@ def decode(encoded, accurate=False):
             than `MAX_PIXELS` pixels.
     """
     image = tf.cond(
-        starts_with(encoded, GIF) | starts_with(encoded, BMP),
-        lambda: tf.py_function(_decode_by_pillow, [encoded], tf.uint8),
+        _is_of_tensorflow(encoded),
         lambda: decode_in_graph(encoded, accurate),
+        lambda: as_pixels(*_read_in_python(encoded, 3), ImageSpec()),
     )
     return tf.ensure_shape(image, (None, None, 3))
 
@@ -96,7 +112,7 @@ def decode_in_graph(encoded, accurate=False):
             (starts_with(encoded, JPEG), lambda: tf.io.decode_jpeg(encoded, 3, dct_method=method)),
             (starts_with(encoded, PNG), lambda: tf.io.decode_png(encoded, 3)),
         ],
-        default=lambda: _decode_webp(encoded),
+        default=lambda: _decode_webp(encoded)[..., :3],
     )
     return tf.ensure_shape(image, (None, None, 3))
 
@@ -104,6 +120,150 @@ def decode_in_graph(encoded, accurate=False):
 # `decode` for datasets. If the function were inlined, TensorFlow would schedule the operations of
 # all decoders, even of decoders that are not used.
 decode_function = tf.function(decode, autograph=False, experimental_attributes={"_noinline": True})
+
+
+def decode_as(encoded, image_spec, in_graph=False):
+    """Decode an image to the channels and the range of values of an `ImageSpec`.
+
+    RGB becomes gray for one channel, and gray is repeated for three; alpha is dropped for both.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a file.
+        image_spec: an `ImageSpec`.
+        in_graph: whether to use only operations that can be exported, for JPEG, PNG and WebP.
+
+    Returns:
+        A tensor `(height, width, channels)` with values in [0, 255]: uint8, or float32 if
+        `image_spec.value_range` is given.
+
+    Raises:
+        tf.errors.InvalidArgumentError: as in `decode`, or if the image has other channels.
+    """
+    accurate, channels = image_spec.antialias, image_spec.channels
+    if image_spec.has_rgb_bytes:
+        return (decode_in_graph if in_graph else decode)(encoded, accurate)
+    stored = functools.partial(_read_in_graph, encoded, accurate)
+    if not in_graph:
+        in_python = functools.partial(_read_in_python, encoded, channels)
+        stored = functools.partial(tf.cond, _is_of_tensorflow(encoded), stored, in_python)
+    values, greatest = stored()
+    if channels in (1, 3):
+        count = tf.shape(values)[2]
+        # Pictures with alpha have two or four channels. `_read` refuses such arrays before.
+        values = values[..., : count - 1 + count % 2]
+    return as_pixels(values, greatest, image_spec)
+
+
+# `decode_as` for datasets, as `decode_function`.
+decode_as_function = tf.function(
+    decode_as, autograph=False, experimental_attributes={"_noinline": True}
+)
+
+
+def as_pixels(values, greatest, image_spec):
+    """Scale stored values, and convert them to the channels of an `ImageSpec`.
+
+    Args:
+        values: float32 tensor `(height, width, any number of channels)`, or a batch of such
+            images of one size.
+        greatest: float32 scalar tensor, the greatest value of the stored type, or 0 for floats.
+        image_spec: an `ImageSpec`.
+
+    Returns:
+        A tensor as in `decode_as`.
+    """
+    channels, value_range = image_spec.channels, image_spec.value_range
+    count, allowed = tf.shape(values)[-1], (1, 3) if channels in (1, 3) else (channels,)
+    rule = f"An image must have {channels} channels, its number of channels is"
+    checks = [require(tf.reduce_any(count == allowed), rule, count)]
+    if not isinstance(value_range, tuple):
+        rule = "Floating-point images need an ImageSpec with value_range=(low, high)"
+        checks.append(require(greatest > 0, rule))
+    with tf.control_dependencies(checks):
+        values = tf.identity(values)
+    if value_range is None:
+        values = tf.floor(values * (256 / (greatest + 1)))
+    else:
+        low, high = (0, greatest) if value_range == "dtype" else value_range
+        values = (values - low) * (255 / (high - low))
+    values = tf.clip_by_value(values, 0, 255)
+    if channels == 3:
+        values = tf.broadcast_to(values, tf.concat([tf.shape(values)[:-1], [3]], 0))
+    elif channels == 1:
+        # The sums of 8-bit values are exact in float32.
+        weights = tf.cond(count == 3, lambda: tf.constant(_GRAY), lambda: tf.constant((65536.0,)))
+        values = tf.reduce_sum(values * weights, -1, keepdims=True) / 65536
+        values = tf.floor(values + 0.5) if value_range is None else values
+    values = tf.ensure_shape(values, (*values.shape[:-1], channels))
+    return tf.cast(values, tf.uint8) if value_range is None else values
+
+
+def stored_values(values):
+    """Return an array as float32, and the greatest value of its type, or 0 for floats."""
+    if values.dtype == bool:
+        values = values * np.uint8(255)
+    is_integer = np.issubdtype(values.dtype, np.integer)
+    greatest = np.iinfo(values.dtype).max if is_integer else 0
+    return values.astype("float32"), np.float32(greatest)
+
+
+def is_dark(encoded):
+    """Whether a file has more than 8 bits, and its values fill less than an eighth of its range.
+
+    `None` stands for files with 8 bits, of floats, and files that cannot be decoded.
+    """
+    is_png = encoded.startswith(PNG)
+    if encoded.startswith((JPEG, GIF, BMP, b"RIFF")) or (is_png and encoded[24:25] != b"\x10"):
+        return None
+    try:
+        read = _read_in_graph(encoded, False) if is_png else stored_values(_read(encoded, 0))
+    except (tf.errors.OpError, ValueError):
+        return None
+    values, greatest = map(np.asarray, read)
+    return values.max() < greatest / 8 if greatest > 255 else None
+
+
+def _is_of_tensorflow(encoded):
+    return tf.reduce_any([starts_with(encoded, signature) for signature in IN_GRAPH])
+
+
+def _read_in_graph(encoded, accurate):
+    """Return the stored values of a JPEG, PNG or still WebP, and their greatest possible value."""
+    with tf.control_dependencies([check_size(declared_size(encoded))]):
+        encoded = tf.identity(encoded)
+    method = "INTEGER_ACCURATE" if accurate else ""
+
+    def of_bytes(image):
+        return tf.cast(tf.ensure_shape(image, (None, None, None)), tf.float32), tf.constant(255.0)
+
+    def of_png():
+        image = tf.cast(tf.io.decode_png(encoded, 0, tf.uint16), tf.float32)
+        has_16_bits = tf.strings.substr(encoded, 24, 1) == b"\x10"
+        # TensorFlow multiplies 8-bit values by 257.
+        factor, greatest = tf.unstack(tf.where(has_16_bits, (1.0, 65535.0), (257.0, 255.0)))
+        return tf.ensure_shape(image / factor, (None, None, None)), greatest
+
+    return tf.case(
+        [
+            (
+                starts_with(encoded, JPEG),
+                lambda: of_bytes(tf.io.decode_jpeg(encoded, 3, dct_method=method)),
+            ),
+            (starts_with(encoded, PNG), of_png),
+        ],
+        default=lambda: of_bytes(_decode_webp(encoded)),
+    )
+
+
+def _read_in_python(encoded, channels):
+    """Return the same as `_read_in_graph` for files that TensorFlow does not decode."""
+
+    # `tf.numpy_function` would drop zeros at the end of the bytes.
+    def read(data):
+        return stored_values(_read(data.numpy(), channels))
+
+    values, greatest = tf.py_function(read, [encoded], [tf.float32, tf.float32])
+    return tf.ensure_shape(values, (None, None, None)), tf.ensure_shape(greatest, ())
 
 
 def declared_size(encoded):
@@ -287,14 +447,33 @@ def explain(error, encoded=b""):
 def looks_decodable(head):
     """Whether a file with these first bytes seems to have a supported format."""
     is_webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
-    return head.startswith((JPEG, PNG, GIF, BMP)) or is_webp
+    is_of_pillow = _OF_PILLOW.get(_name_of_format(head)) in _pillow_formats()
+    return head.startswith((JPEG, PNG, GIF, BMP, _NPY)) or is_webp or is_of_pillow
 
 
 def other_format(head):
     """Return a text that names an unsupported format, from the first bytes of a file, or `None`."""
+    name = _name_of_format(head)
+    is_supported = name is None or _OF_PILLOW.get(name) in _pillow_formats()
+    return None if is_supported else f"{name}, which is not decoded"
+
+
+def _name_of_format(head):
     formats = _OTHER_FORMATS.items()
-    name = next((name for name, start in formats if re.match(start, head, re.DOTALL)), None)
-    return name and f"{name}, which is not decoded"
+    return next((name for name, start in formats if re.match(start, head, re.DOTALL)), None)
+
+
+@functools.cache
+def _pillow_formats():
+    """Return the names of the formats that Pillow may open, after loading its plug-ins."""
+    with contextlib.suppress(ImportError):
+        from pillow_heif import register_heif_opener
+
+        register_heif_opener()
+    with contextlib.suppress(ImportError):
+        # The import registers the plug-in.
+        import pillow_jxl  # noqa: F401
+    return {"GIF", "BMP", *_OF_PILLOW.values()} & {*Image.registered_extensions().values()}
 
 
 def is_turned(encoded):
@@ -313,7 +492,9 @@ def is_turned(encoded):
 def _orientation_of(encoded):
     try:
         with Image.open(io.BytesIO(encoded)) as image:
-            orientation = image.getexif().get(EXIF_ORIENTATION, 1)
+            # Pillow turns TIFF files itself.
+            exif = {} if image.format == "TIFF" else image.getexif()
+            orientation = exif.get(EXIF_ORIENTATION, 1)
     except Exception:
         # Pillow raises a dozen kinds of exceptions for broken files and broken EXIF data. The
         # decoder reports broken files.
@@ -321,17 +502,72 @@ def _orientation_of(encoded):
     return int(orientation) if orientation in range(1, 9) else 1
 
 
-def _decode_by_pillow(encoded):
+def _read(encoded, channels):
+    """Return the values of a file, an array `(height, width, channels)` of any type.
+
+    Raises `ValueError` if the file cannot be read. Alpha is dropped for one and three channels.
+    """
+    if not looks_decodable(encoded[:_HEAD]):
+        raise ValueError("Unknown image file format")
     try:
-        with Image.open(io.BytesIO(encoded.numpy()), formats=("GIF", "BMP")) as image:
-            width, height = image.size
-            # Check the size before the pixels are decoded.
-            if not 0 < width * height <= MAX_PIXELS:
-                raise ValueError(f"{_SIZE_RULE} {height} {width}")
-            return np.asarray(image.convert("RGB"))
+        if encoded.startswith(_NPY):
+            values = _read_npy(encoded)
+        else:
+            values = _read_by_pillow(encoded, channels)
     # Pillow raises a dozen kinds of exceptions for broken files.
     except Exception as error:
         raise ValueError(re.sub(r" <.*>", "", str(error))) from error
+    if not np.isfinite(values).all():
+        raise ValueError("An image must have finite values")
+    if channels in (1, 3) and values.shape[-1] not in (1, 3):
+        count = values.shape[-1]
+        raise ValueError(
+            f"An image must have {channels} channels, its number of channels is {count}"
+        )
+    return values
+
+
+def _read_npy(encoded):
+    stream = io.BytesIO(encoded)
+    version = np.lib.format.read_magic(stream)
+    header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    shape, is_fortran, dtype = header[version](stream)
+    if len(shape) not in (2, 3) or not np.prod(shape) or dtype.kind not in "buif":
+        raise ValueError(
+            f"An array must be (height, width, channels) of numbers, it is {shape} of {dtype}"
+        )
+    # Nothing is allocated: an error is raised if the file is smaller than the array.
+    values = np.frombuffer(encoded, dtype, math.prod(shape), stream.tell())
+    values = values.reshape(shape, order="F" if is_fortran else "C")
+    return values if values.ndim == 3 else values[..., None]
+
+
+def _read_by_pillow(encoded, channels):
+    with Image.open(io.BytesIO(encoded), formats=[*_pillow_formats()]) as image:
+        width, height = image.size
+        pages = range(image.n_frames if image.format == "TIFF" else 1)
+        # Check the size before the pixels are decoded.
+        if not 0 < width * height * len(pages) <= MAX_PIXELS:
+            raise ValueError(f"{_SIZE_RULE} {height} {width}")
+        bits = image.tag_v2.get(_BITS_PER_SAMPLE, (8,)) if image.format == "TIFF" else (8,)
+        if len(bits) > 1 and max(bits) > 8:
+            raise ValueError("A TIFF of several channels with more than 8 bits is not decoded")
+        return np.concatenate([_read_page(image, page, channels) for page in pages], -1)
+
+
+def _read_page(image, page, channels):
+    if page:
+        image.seek(page)
+    mode = image.mode
+    if mode not in _MODES:
+        mode = "RGBA" if image.has_transparency_data else "RGB"
+    if channels in (1, 3):
+        mode = {"LA": "L", "RGBA": "RGB"}.get(mode, mode)
+    values = np.asarray(image if mode == image.mode else image.convert(mode))
+    return values if values.ndim == 3 else values[..., None]
 
 
 def _decode_webp(encoded):
@@ -341,5 +577,5 @@ def _decode_webp(encoded):
     # TensorFlow 2.21 writes beyond the end of a buffer when it decodes an animation.
     with tf.control_dependencies([require(~is_animated, "An animated WebP is not decoded")]):
         encoded = tf.identity(encoded)
-    # Decode all channels, because `decode_image(channels=3)` raises an error for images with alpha.
-    return tf.io.decode_image(encoded, expand_animations=False)[..., :3]
+    # All channels, because `decode_image(channels=3)` raises an error for images with alpha.
+    return tf.io.decode_image(encoded, expand_animations=False)

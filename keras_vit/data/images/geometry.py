@@ -16,6 +16,7 @@ from keras_vit.data.images import augment
 from keras_vit.data.images.decoding import (
     check_size,
     cut_and_scale,
+    decode_as_function,
     decode_function,
     decode_jpeg_crop,
     is_complete_jpeg,
@@ -62,7 +63,7 @@ class ImageMaker:
     @property
     def shape(self):
         """Shape of an image."""
-        return (*self.image_size, 3)
+        return (*self.image_size, self.preprocessing.image_spec.channels)
 
     def mixing(self):
         """Return a function of images, labels and a seed that mixes a batch; `None` not to mix."""
@@ -72,7 +73,7 @@ class ImageMaker:
     def make(self):
         """Return a function of the bytes of a file and a seed, int64 `(2,)`, that returns an image.
 
-        The image is float32 `(*image_size, 3)`, in [-1, 1].
+        The image is float32 `(*image_size, channels)`, in [-1, 1].
         """
         augmentation = self.preprocessing.augmentation
         operations = [self._flip] if self.preprocessing.flip else []
@@ -80,6 +81,8 @@ class ImageMaker:
             operations.append(augment.rand_augment(augmentation.layers, augmentation.magnitude))
         if augmentation.erasing:
             operations.append(augment.random_erasing(augmentation.erasing))
+        if augmentation.layer is not None:
+            operations.append(augment.by_layer(augmentation.layer, self.shape))
 
         def make_image(encoded, seed):
             num = 1 + len(operations)
@@ -94,10 +97,11 @@ class ImageMaker:
     def read(self, encoded, seed):
         """Decode, crop and resize an image. If this succeeds, the file is not broken."""
         settings = self.preprocessing
-        if settings.min_crop_area is not None and not settings.upright and not self.border:
+        is_plain = settings.image_spec.has_rgb_bytes and not settings.upright and not self.border
+        if settings.min_crop_area is not None and is_plain:
             crop = inception_crop(encoded, seed, settings.min_crop_area)
             return resize_image(cut_and_scale(crop, 0, self.scale), self.image_size)
-        image = decode_function(encoded, settings.image_spec.antialias)
+        image = decode_as_function(encoded, settings.image_spec)
         image = cut_and_scale(image, self.border, self.scale)
         if settings.upright:
             image = turn_upright(image, read_orientation(encoded))
@@ -126,12 +130,13 @@ def resize_image(image, size):
 
 
 def resize_small(image, smaller_side):
-    """Resize the smaller side of a uint8 image to a length, keeping the aspect ratio.
+    """Resize the smaller side of an image to a length, keeping the aspect ratio.
 
     Raises `tf.errors.InvalidArgumentError` if the result has more than `MAX_PIXELS` pixels.
 
     Reference:
-        `pp/ops_image.py` of big_vision: area interpolation, truncated to integers.
+        `pp/ops_image.py` of big_vision: area interpolation, truncated to integers if
+        the image has integers.
     """
     size = tf.cast(tf.shape(image)[:2], tf.float32)
     # Check the size, because an image of 1 x 20,000 pixels would become 256 x 5,120,000.
@@ -155,7 +160,7 @@ def random_crop(image, size, seed):
     Reference:
         `input_pipeline_tf2_or_jax.py` of big_transfer.
     """
-    return tf.image.stateless_random_crop(image, (*size, 3), seed)
+    return tf.image.stateless_random_crop(image, (*size, image.shape[-1]), seed)
 
 
 def random_flip(image, seed):
@@ -236,12 +241,14 @@ def resize_as(image, image_size, image_spec):
 def _resize_antialiased(image, size, method):
     """Resize the width, then the height, and round after each step, as Pillow before 13 does.
 
-    Pillow 13 begins with the height if this is faster; models were trained with older versions.
+    Images of floats are not rounded. Pillow 13 begins with the height if this is faster; models
+    were trained with older versions.
     """
     height, width = tf.unstack(size)
+    rounds = tf.as_dtype(image.dtype).is_integer
     for target in ((tf.shape(image)[-3], width), (height, width)):
         image = tf.image.resize(image, target, method, antialias=True)
-        image = tf.clip_by_value(tf.round(image), 0, 255)
+        image = tf.clip_by_value(tf.round(image) if rounds else image, 0, 255)
     return image
 
 

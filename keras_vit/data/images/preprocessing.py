@@ -5,6 +5,7 @@ This module imports neither Keras nor TensorFlow.
 
 import dataclasses
 import logging
+from typing import Any
 
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 
@@ -24,6 +25,8 @@ class Augmentation:
             image; 0 for no MixUp.
         cutmix: the same parameter of CutMix, which pastes a rectangle of another image.
         erasing: share of the images in which a rectangle is erased (Random Erasing).
+        layer: a Keras or keras-cv layer that changes an image with values in [0, 255], after the
+            other operations on single images, such as `keras.layers.RandomRotation(0.1)`.
 
     Raises:
         ValueError: if a value is out of range.
@@ -34,6 +37,7 @@ class Augmentation:
     mixup: float = 0
     cutmix: float = 0
     erasing: float = 0
+    layer: Any = None
 
     def __post_init__(self):
         rules = {
@@ -75,12 +79,15 @@ AUGMENTATIONS = {
 
 
 def find_augmentation(augmentation):
-    """Return the `Augmentation` of a name in `AUGMENTATIONS`, or the given `Augmentation`."""
+    """Return the `Augmentation` of a name, or with a given layer, or the given `Augmentation`."""
     if isinstance(augmentation, Augmentation):
         return augmentation
+    if callable(augmentation):
+        return Augmentation(layer=augmentation)
     if augmentation not in AUGMENTATIONS:
         raise ValueError(
-            f"`augmentation` must be one of {', '.join(AUGMENTATIONS)}, or an `Augmentation`. "
+            f"`augmentation` must be one of {', '.join(AUGMENTATIONS)}, an `Augmentation`, or a "
+            "Keras layer. "
             f"Received: augmentation={augmentation!r}"
         )
     return AUGMENTATIONS[augmentation]
@@ -101,10 +108,11 @@ class Preprocessing:
             `image_size`, at least `image_size`, in pixels; `None` for no such crop.
         central_crop_from: length to which the smaller side of images is resized before a central
             crop of `image_size`, at least `image_size`, in pixels; `None` for no such crop.
-        image_spec: how images are resized if there is no crop, as a
-            `keras_vit.core.image_spec.ImageSpec`, such as `model.image_spec`.
+        image_spec: a `keras_vit.core.image_spec.ImageSpec`, such as `model.image_spec`: the
+            channels and the range of values, and how images are resized if there is no crop.
         flip: whether to flip images left and right at random; `"always"` flips all of them.
-        augmentation: a name of `keras_vit.data.AUGMENTATIONS` or a `keras_vit.data.Augmentation`.
+        augmentation: a name of `keras_vit.data.AUGMENTATIONS`, a `keras_vit.data.Augmentation`, or
+            a Keras or keras-cv layer, its only operation.
         one_hot: whether to turn labels into one-hot vectors; if the augmentation mixes images,
             labels always become vectors.
 
@@ -122,7 +130,7 @@ class Preprocessing:
     central_crop_from: int | None = None
     image_spec: ImageSpec = WHOLE_IMAGE
     flip: bool | str = False
-    augmentation: Augmentation | str = AUGMENTATIONS["none"]
+    augmentation: Any = AUGMENTATIONS["none"]
     one_hot: bool = False
 
     def __post_init__(self):
@@ -144,6 +152,12 @@ class Preprocessing:
             raise ValueError(
                 "`image_spec` must not be given with a crop, which resizes images in its own way. "
                 f"Received: {given}, image_spec={self.image_spec}"
+            )
+        if self.augmentation.layers and self.image_spec.channels != 3:
+            raise ValueError(
+                "`augmentation` must not have RandAugment (`layers`), whose operations on colors "
+                f"need three channels. Received: {self.augmentation}, with images of "
+                f"{self.image_spec.channels} channels"
             )
 
 
@@ -204,7 +218,7 @@ def find_preprocessing(preprocessing, training, image_size, **changes):
 
 def _is_random(value):
     if isinstance(value, Augmentation):
-        return bool(value.layers or value.mixes or value.erasing)
+        return bool(value.layers or value.mixes or value.erasing or value.layer is not None)
     return value not in (None, False, "always")
 
 

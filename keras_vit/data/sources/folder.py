@@ -30,7 +30,7 @@ from keras_vit.data.sources.splits import (
 )
 
 # Files with these suffixes are listed as images; the decoder checks their bytes.
-SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".npy")
 # Number of first bytes that are needed to recognize a format, including HEIC and AVIF.
 _HEAD = 32
 # Name of the record of the division. It is a hidden file, which is not a class or an image.

@@ -89,9 +89,11 @@ def shortened(name, length):
 
 
 def as_picture(image):
-    """Return an image in [-1, 1], with one or three channels, as RGB in [0, 1]."""
+    """Return an image in [-1, 1] as RGB in [0, 1]: its first three channels, or their mean."""
     image = np.clip((np.asarray(image, "float32") + 1) / 2, 0, 1)
-    return np.repeat(image, 3 // image.shape[-1], axis=-1)
+    if image.shape[-1] >= 3:
+        return image[..., :3]
+    return np.repeat(image.mean(axis=-1, keepdims=True), 3, axis=-1)
 
 
 def draw_predictions(model, images, labels, class_names, path):

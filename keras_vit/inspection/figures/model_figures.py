@@ -29,8 +29,7 @@ def draw_filters(components, shares, path):
     Each component is scaled to the whole range of colors; 0 is gray.
 
     Args:
-        components: array `(count, height, width, channels)` from `filter_components`, with one or
-            three channels.
+        components: array `(count, height, width, channels)` from `filter_components`.
         shares: array `(count,)` of the components' shares of the variance.
         path: path of the PNG file to write.
     """

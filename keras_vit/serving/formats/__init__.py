@@ -13,6 +13,9 @@ from collections.abc import Mapping
 
 SIGNATURES = ("bytes", "uint8", "float", "features")
 USUAL_SIGNATURES = ("bytes", "uint8", "float")
+# Signatures that take encoded images, and the numbers of channels that they can have.
+ENCODED_SIGNATURES = ("bytes", "features")
+ENCODED_CHANNELS = (1, 3, 4)
 # Protocol Buffers and FlatBuffers hold at most 2 GiB; 64 MiB are left for the graph.
 MAX_BYTES = 2**31 - 2**26
 # SavedModels store additional files in `assets`.

@@ -67,9 +67,10 @@ def float32_bytes(model):
 def write_graph(model, path, with_weights=True, sums_by_matmul=False):
     """Write a model as a SavedModel that a converter can read.
 
-    The only signature maps `images`, float32 `(batch, height, width, 3)`, to the logits or the
-    features, float32 `(batch, ...)`. Converters can read TensorFlow's operations, but not the XLA
-    call that JAX exports. On other backends, a subprocess that uses TensorFlow writes the graph.
+    The only signature maps `images`, float32 `(batch, height, width, channels)`, to the logits or
+    the features, float32 `(batch, ...)`. Converters can read TensorFlow's operations, but not the
+    XLA call that JAX exports. On other backends, a subprocess that uses TensorFlow writes the
+    graph.
 
     Args:
         model: result of `portable`.

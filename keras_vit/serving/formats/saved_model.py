@@ -1,6 +1,7 @@
 """SavedModels, for TF Serving: the graph also decodes and preprocesses images."""
 
 import dataclasses
+import logging
 import pathlib
 
 import keras
@@ -8,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.image_spec import MAX_NORMALIZED, ImageSpec
-from keras_vit.data.images.decoding import decode, decode_in_graph
+from keras_vit.data.images.decoding import as_pixels, decode, decode_as
 from keras_vit.data.images.geometry import evaluation_image
 from keras_vit.models.inference import for_inference
 from keras_vit.models.structure import output_name, representation, stored_size, token_stride
-from keras_vit.serving.formats import write_labels
+from keras_vit.serving.formats import ENCODED_CHANNELS, ENCODED_SIGNATURES, write_labels
 
 # Greatest number of images that are decoded in parallel.
 _IN_PARALLEL = 16
@@ -25,6 +26,11 @@ def write(model, path, scratch, *, signatures, **settings):
             "A SavedModel needs the backend tensorflow or jax: save the model as a .keras file, "
             "and export that file with one of them. Received: the backend torch"
         )
+    channels = model.input_shape[-1]
+    if channels not in ENCODED_CHANNELS and set(signatures) & set(ENCODED_SIGNATURES):
+        text = "no signature takes encoded images, because TensorFlow decodes none with %d channels"
+        logging.getLogger("keras_vit").warning(text, channels)
+        signatures = [s for s in signatures if s not in ENCODED_SIGNATURES] or ["float"]
     answering = in_tensorflow(model, scratch / "model", settings["batch_size"])
     served = _Served(answering, stored_size(model), scratch, **settings)
     names = ("serving_default", *signatures[1:])
@@ -77,10 +83,11 @@ class _Served(tf.Module):
     def signature(self, name):
         """Return the `tf.function` of one of `SIGNATURES`."""
         count, preprocessed = self.batch_size, self.model.answer.input_signature[0].shape
+        channels = self.image_spec.channels
         # TensorFlow would not check the number of strings; `_decode` checks it.
         arguments = {
             "bytes": (self.answer_bytes, (None,), "string", "image_bytes"),
-            "uint8": (self.answer_uint8, (count, None, None, 3), "uint8", "images"),
+            "uint8": (self.answer_uint8, (count, None, None, channels), "uint8", "images"),
             "float": (self.answer_float, preprocessed, "float32", "images"),
             "features": (self.answer_features, (None,), "string", "image_bytes"),
         }
@@ -96,6 +103,8 @@ class _Served(tf.Module):
     def answer_uint8(self, images):
         """Classify uint8 images of the same size."""
         images = tf.ensure_shape(images, images.shape)
+        if not self.image_spec.has_rgb_bytes:
+            images = as_pixels(tf.cast(images, tf.float32), 255.0, self.image_spec)
         return self._answer(evaluation_image(images, self.image_size, self.image_spec))
 
     def answer_float(self, images):
@@ -145,10 +154,10 @@ class _Served(tf.Module):
         """Return preprocessed images, with zeros for bad images, and whether each image is bad."""
         image_bytes = tf.ensure_shape(image_bytes, (self.batch_size,))
         count = tf.shape(image_bytes, out_type=tf.int64)[0]
-        shape = (*self.image_size, 3)
+        shape = (*self.image_size, self.image_spec.channels)
 
         def read(number, encoded):
-            image = decode_in_graph(encoded, self.image_spec.antialias)
+            image = decode_as(encoded, self.image_spec, in_graph=True)
             return number, evaluation_image(image, self.image_size, self.image_spec)
 
         decoded = (
@@ -220,7 +229,8 @@ def _from_jax(model, images, path):
     if None in model.input_shape[1:3]:
         height, width = token_stride(model)
         count = images.shape[0] or "batch"
-        options["polymorphic_shapes"] = [f"({count}, {height}*height, {width}*width, 3)"]
+        shape = f"{height}*height, {width}*width, {images.shape[-1]}"
+        options["polymorphic_shapes"] = [f"({count}, {shape})"]
     archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=options)
     archive.write_out(str(path), verbose=False)
     return tf.saved_model.load(str(path))
@@ -243,7 +253,11 @@ def load(path, output):
             break
     else:
         raise ValueError(f"no signature takes images and returns {output or 'logits'}")
-    dtype = next(dtype for dtype in (tf.string, tf.float32, tf.uint8) if dtype in signatures)
+    dtypes = [tf.string, tf.float32, tf.uint8]
+    # Only images of three channels are decoded in the graph as in datasets.
+    if tf.float32 in signatures and signatures[tf.float32][2][-1] != 3:
+        dtypes = [tf.float32]
+    dtype = next(dtype for dtype in dtypes if dtype in signatures)
     key, argument, shape, name = signatures[dtype]
     # If the input is encoded images, only the outputs have the batch size in their shapes.
     batch_size = loaded.signatures[key].structured_outputs[name].shape[0]

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_vit.data import AUGMENTATIONS, Augmentation, load
 from keras_vit.data.images import augment
 from tests.fixtures.commands import run_python
-from tests.fixtures.images import assert_same, in_a_dataset
+from tests.fixtures.images import assert_same, in_a_dataset, random_image
 from tests.fixtures.photos import cut_out, photographs
 
 # "How to train your ViT?", figure 4, and `configs/vit_i21k.py` of big_vision: layers, magnitude,
@@ -149,3 +149,37 @@ def test_augmented_batches_are_reproducible_and_can_be_resumed():
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(ValueError, match=f"`{name}` must be"):
         Augmentation(**{name: value})
+
+
+def layer_of(package, name, **options):
+    return getattr(pytest.importorskip(package).layers, name)(**options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("package", "name", "options"),
+    [
+        ("keras", "RandomRotation", {"factor": 0.2}),
+        ("keras", "RandomFlip", {"seed": 3}),
+        ("keras_cv", "GridMask", {}),
+    ],
+)
+def test_a_layer_draws_from_the_seeds_of_images(package, name, options):
+    augmented = []
+    for _ in range(2):
+        change = augment.by_layer(layer_of(package, name, **options), (16, 12, 3))
+        image = random_image(16, 12).astype("float32")
+        seeds = tf.data.Dataset.range(6).map(lambda number: tf.stack([number, number]))
+        changed = seeds.map(lambda seed, image=image, change=change: change(image, seed), 4)
+        augmented.append(np.stack(list(changed.as_numpy_iterator())))
+    np.testing.assert_array_equal(*augmented)
+    assert len({image.tobytes() for image in augmented[0]}) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("package", "name", "options"), [("keras", "AugMix", {}), ("keras_cv", "GridMask", {"seed": 1})]
+)
+def test_a_layer_that_cannot_be_repeated_is_refused(package, name, options):
+    with pytest.raises(ValueError, match="can be repeated"):
+        augment.by_layer(layer_of(package, name, **options), (16, 12, 3))
