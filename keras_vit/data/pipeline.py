@@ -53,10 +53,11 @@ def load(
 ) -> tf.data.Dataset:
     """Load a split of a dataset as batches for a model.
 
-    Batches are `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32
-    `(batch,)`. Labels are float32 `(batch, classes)` with `one_hot`, with an augmentation that
-    mixes images, and for multi-label datasets. Unless the dataset is repeated, every image comes
-    once, and the last batch may be smaller.
+    Batches are `(images, labels)`: float32 `(batch, height, width, channels)` in [-1, 1] and int32
+    `(batch,)`. There are three channels of 8 bits unless `image_spec` says otherwise. Labels are
+    float32 `(batch, classes)` with `one_hot`, with an augmentation that mixes images, and for
+    multi-label datasets. Unless the dataset is repeated, every image comes once, and the last batch
+    may be smaller.
 
     An image that cannot be decoded is skipped and recorded in `info.skipped`.
 

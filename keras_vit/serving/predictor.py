@@ -57,7 +57,8 @@ class Predictor:
     Call arguments:
         batch: dictionary of columns: arrays of the same length. The images are in the column
             `bytes`, `content`, `image` or `path` (the first of these that exists): encoded files,
-            uint8 pixels `(height, width)` or `(height, width, channels)`, or paths of files.
+            uint8 pixels `(height, width)` or `(height, width, channels)`, or paths of files. For a
+            model with other channels or a range of values, pixels are as in a `.npy` file.
         on_images: function that is called with the number of images after each call of the model.
 
     Call returns:
@@ -271,16 +272,10 @@ def _reason(error, encoded, image_spec):
 
 def _as_pixels(pixels, image_spec):
     pixels = np.asarray(pixels)
-    if not image_spec.has_rgb_bytes:
-        channels = image_spec.channels
-        if pixels.ndim != 3 or not pixels.size or pixels.shape[-1] != channels:
-            raise ValueError(
-                "An image must be the bytes of a file, or an array (height, width, "
-                f"{channels}). Received: an array {pixels.shape}"
-            )
-        return pixels
     if pixels.ndim == 2:
         pixels = pixels[..., None]
+    if not image_spec.has_rgb_bytes:
+        return pixels
     is_rgb = pixels.ndim == 3 and pixels.size and pixels.shape[-1] in (1, 3, 4)
     if pixels.dtype != "uint8" or not is_rgb:
         raise ValueError(

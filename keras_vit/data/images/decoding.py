@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from keras_vit.core.image_spec import MAX_PIXELS, ImageSpec
+from keras_vit.core.image_spec import MAX_PIXELS
 
 JPEG, PNG, GIF, BMP = b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM"
 _NPY = b"\x93NUMPY"
@@ -52,6 +52,7 @@ _SHOWN = 8
 _JPEG_MARGIN = 4
 
 EXIF_ORIENTATION = 0x0112
+_FLOAT_RULE = "Floating-point images need an ImageSpec with value_range=(low, high)"
 _SIZE_RULE = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and width are"
 
 
@@ -97,7 +98,7 @@ def decode(encoded, accurate=False):
     image = tf.cond(
         _is_of_tensorflow(encoded),
         lambda: decode_in_graph(encoded, accurate),
-        lambda: as_pixels(*_read_in_python(encoded, 3), ImageSpec()),
+        lambda: tf.py_function(lambda data: _read_rgb(data.numpy()), [encoded], tf.uint8),
     )
     return tf.ensure_shape(image, (None, None, 3))
 
@@ -177,8 +178,7 @@ def as_pixels(values, greatest, image_spec):
     rule = f"An image must have {channels} channels, its number of channels is"
     checks = [require(tf.reduce_any(count == allowed), rule, count)]
     if not isinstance(value_range, tuple):
-        rule = "Floating-point images need an ImageSpec with value_range=(low, high)"
-        checks.append(require(greatest > 0, rule))
+        checks.append(require(greatest > 0, _FLOAT_RULE))
     with tf.control_dependencies(checks):
         values = tf.identity(values)
     if value_range is None:
@@ -502,6 +502,17 @@ def _orientation_of(encoded):
     return int(orientation) if orientation in range(1, 9) else 1
 
 
+def _read_rgb(encoded):
+    values = _read(encoded, 3)
+    # Bytes are not converted to float32, which needs four times the memory.
+    if values.dtype != np.uint8:
+        values, greatest = stored_values(values)
+        if not greatest:
+            raise ValueError(_FLOAT_RULE)
+        values = np.clip(values * np.float32(256 / (greatest + 1)), 0, 255).astype("uint8")
+    return np.broadcast_to(values, (*values.shape[:2], 3))
+
+
 def _read(encoded, channels):
     """Return the values of a file, an array `(height, width, channels)` of any type.
 
@@ -510,14 +521,12 @@ def _read(encoded, channels):
     if not looks_decodable(encoded[:_HEAD]):
         raise ValueError("Unknown image file format")
     try:
-        if encoded.startswith(_NPY):
-            values = _read_npy(encoded)
-        else:
-            values = _read_by_pillow(encoded, channels)
+        is_npy = encoded.startswith(_NPY)
+        values = _read_npy(encoded) if is_npy else _read_by_pillow(encoded, channels)
     # Pillow raises a dozen kinds of exceptions for broken files.
     except Exception as error:
         raise ValueError(re.sub(r" <.*>", "", str(error))) from error
-    if not np.isfinite(values).all():
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise ValueError("An image must have finite values")
     if channels in (1, 3) and values.shape[-1] not in (1, 3):
         count = values.shape[-1]
@@ -555,12 +564,17 @@ def _read_by_pillow(encoded, channels):
         bits = image.tag_v2.get(_BITS_PER_SAMPLE, (8,)) if image.format == "TIFF" else (8,)
         if len(bits) > 1 and max(bits) > 8:
             raise ValueError("A TIFF of several channels with more than 8 bits is not decoded")
-        return np.concatenate([_read_page(image, page, channels) for page in pages], -1)
+        return np.concatenate(
+            [_read_page(image, page, (width, height), channels) for page in pages], -1
+        )
 
 
-def _read_page(image, page, channels):
+def _read_page(image, page, size, channels):
     if page:
         image.seek(page)
+    # Another page may be a decompression bomb.
+    if image.size != size:
+        raise ValueError(f"The pages of a TIFF must have one size, they are {size}, {image.size}")
     mode = image.mode
     if mode not in _MODES:
         mode = "RGBA" if image.has_transparency_data else "RGB"

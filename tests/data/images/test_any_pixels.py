@@ -122,7 +122,7 @@ BROKEN = {
     "RGB, not with alpha": (encode(BYTES), 4, "4 channels, its number of channels is 3"),
     "of floats": (npy(FLOATS), 2, "value_range"),
     "not finite": (tiff(np.full((2, 2), np.nan, "float32")), 1, "finite"),
-    "of pages of other sizes": (tiff(DEEP, DEEP[1:]), 2, "dimension"),
+    "of pages of other sizes": (tiff(DEEP, DEEP[1:]), 2, "must have one size"),
 }
 
 
