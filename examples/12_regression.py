@@ -35,9 +35,17 @@ def write_crops(folder, count=400, size=64):
 
 with tempfile.TemporaryDirectory() as folder:
     data = write_crops(pathlib.Path(folder))
-    settings = {"image_size": 32, "batch_size": 32, "steps": 200, "warmup_steps": 20}
-    settings |= {"optimizer": "adamw", "learning_rate": 1e-3, "min_crop_area": None}
-    recipe = dataclasses.replace(RECIPES["finetune"], loss="regression", **settings)
+    recipe = dataclasses.replace(
+        RECIPES["finetune"],
+        loss="regression",
+        image_size=32,
+        batch_size=32,
+        steps=200,
+        warmup_steps=20,
+        optimizer="adamw",
+        learning_rate=1e-3,
+        min_crop_area=None,
+    )
     model = "ViT_Ti16(patch_size=8, depth=4)"
     run = train(recipe, model, data, pathlib.Path(folder) / "run")
     metrics = keras_vit.evaluation.evaluate(run.model, keras_vit.data.load(data, "test", 32, 32))

@@ -274,7 +274,13 @@ def _as_pixels(pixels, image_spec):
     pixels = np.asarray(pixels)
     if pixels.ndim == 2:
         pixels = pixels[..., None]
+    channels = image_spec.channels
     if not image_spec.has_rgb_bytes:
+        if pixels.ndim != 3 or pixels.shape[-1] not in ((1, 3) if channels == 1 else (channels,)):
+            raise ValueError(
+                "An image must be the bytes of a file, or pixels (height, width) or "
+                f"(height, width, {channels}). Received: an array {pixels.shape}"
+            )
         return pixels
     is_rgb = pixels.ndim == 3 and pixels.size and pixels.shape[-1] in (1, 3, 4)
     if pixels.dtype != "uint8" or not is_rgb:

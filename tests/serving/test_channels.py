@@ -134,7 +134,7 @@ def test_a_png_without_alpha_has_not_four_channels():
         decode_as(png(pixels_of(3)), ImageSpec(channels=4), in_graph=True)
 
 
-@pytest.mark.parametrize(("channels", "given"), [(1, 3), (4, 3), (13, 3)])
+@pytest.mark.parametrize(("channels", "given"), [(1, 4), (4, 3), (13, 3)])
 def test_pixels_with_other_channels_are_refused(channels, given, tmp_path):
     with_channels(classifier(), channels).save(tmp_path / "model.keras")
     with pytest.raises(ValueError, match=rf"height, width, {channels}\)"):
