@@ -41,6 +41,11 @@ class Data(Command):
         num_files: number of TFRecord files per split.
         data_dir: directory of TensorFlow Datasets.
         check: decode all images at the end, to report images that cannot be decoded.
+        image_channels: number of channels of the images.
+        value_range: the stored values that become -1 and 1: `dtype`, a pair, or `percentiles`, the
+            1st and 99th percentiles of the training images, which are printed.
+        statistics: print the mean and the standard deviation of each channel of the training
+            images, for pixels in [0, 1].
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
@@ -54,6 +59,9 @@ class Data(Command):
     num_files: int = 1
     data_dir: pathlib.Path | None = None
     check: bool = True
+    image_channels: int = 3
+    value_range: tuple[float, float] | str | None = None
+    statistics: bool = False
 
     @property
     def needs_keras(self):
@@ -69,13 +77,34 @@ class Data(Command):
         if self.records is not None:
             self.write(splits)
             return
-        train = self.load("train" if "train" in splits else next(iter(splits)), training=True)
+        first = "train" if "train" in splits else next(iter(splits))
+        self._measure(splits[first])
+        train = self.load(first, training=True)
         if self.picture is not None:
             self._draw(train, *list(splits.items())[-1])
             print(f"picture: {self.picture}")
         print(f"training pipeline: {reading_speed(train):.0f} images/s on this machine")
         if self.check:
             self._decode_all(splits)
+
+    def _measure(self, source):
+        """Measure the range of values and the statistics of images, if they are asked for."""
+        from keras_vit.data.statistics import measure_range, measure_statistics
+
+        if self.value_range == "percentiles":
+            self.value_range = measure_range(source, self.image_channels)
+            print(f"value range: {self.value_range}")
+        if self.statistics:
+            measured = measure_statistics(source, self._image_spec())
+            mean, deviation = (tuple(values.round(5).tolist()) for values in measured)
+            rows = [[*map(str, row)] for row in zip(range(len(mean)), mean, deviation, strict=True)]
+            print(plain_table(("channel", "mean", "deviation"), rows))
+            print(f"{mean=}, {deviation=}")
+
+    def _image_spec(self):
+        from keras_vit.core.image_spec import ImageSpec
+
+        return ImageSpec(channels=self.image_channels, value_range=self.value_range)
 
     def _draw(self, train, evaluated, source):
         """Draw masks, or images of the training data and of the split `evaluated`."""
@@ -137,6 +166,7 @@ class Data(Command):
         )
 
         options = {"data_dir": self.data_dir, "fraction": fraction, "max_skipped": 1.0}
+        options["image_spec"] = self._image_spec()
         if training:
             check_augmentation(self.name, self.augmentation)
             options |= {"training": True, "repeat": True, "augmentation": self.augmentation}

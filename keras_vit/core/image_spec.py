@@ -74,7 +74,8 @@ class ImageSpec:
             if len(values) != 2 or not -math.inf < values[0] < values[1] < math.inf:
                 raise ValueError(
                     "`value_range` must be None, 'dtype' or a pair of numbers `(low, high)` with "
-                    f"low < high. Received: value_range={self.value_range!r}"
+                    "low < high; `keras_vit.data.measure_range` measures percentiles. "
+                    f"Received: value_range={self.value_range!r}"
                 )
             object.__setattr__(self, "value_range", values)
         # JSON returns lists instead of tuples.

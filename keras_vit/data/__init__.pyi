@@ -17,3 +17,4 @@ from .pipeline import find_source as find_source
 from .pipeline import load as load
 from .sources.named_datasets import DATASETS as DATASETS
 from .sources.records import write_records as write_records
+from .statistics import measure_range as measure_range

@@ -29,6 +29,7 @@ from keras_vit.data.processes import process
 from keras_vit.data.sources.folder import describe_left_out
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.data.sources.named_datasets import changes_that_keep_labels, check_augmentation
+from keras_vit.data.statistics import measure_range
 from keras_vit.models.image_model import image_spec_of
 from keras_vit.training import distribution
 from keras_vit.training.callbacks import MeasureRegularly, assign_averages
@@ -191,10 +192,7 @@ def train(
         # Load the teacher before `make_model` sets the seed, so that it does not change the run.
         if teacher is not None and not isinstance(teacher, keras.Model):
             teacher = load_trained(teacher)
-        if datasets:
-            data = _for_recipe(recipe, *datasets)
-        else:
-            data = _load_named(arguments, run, image_spec=pixels_of(recipe, model))
+        data = _for_recipe(recipe, *datasets) if datasets else _load_named(arguments, run)
         lengths = recipe.epoch_lengths(epoch_examples or data[0].num_examples)
         _log_plan(recipe, data, model.name if is_built else find_model(model), lengths)
         if not is_built:
@@ -351,18 +349,32 @@ def _absolute(path):
     return str(pathlib.Path(path).expanduser().absolute())
 
 
-def _load_named(arguments, run, **options):
+def _load_named(arguments, run):
     """Load the training and validation `Dataset`s by name.
 
-    The ids of excluded examples are copied to the run's directory first.
+    The ids of excluded examples are copied to the run's directory first. If the recipe asks for
+    percentiles, they are measured in a new run, and read from the record of a resumed run.
     """
-    exclude, file = arguments["exclude"], run.path / EXCLUDED_FILE
+    recipe, exclude, file = arguments["recipe"], arguments["exclude"], run.path / EXCLUDED_FILE
     if exclude is not None and not file.exists():
         run.write(file.name, pathlib.Path(exclude).expanduser().read_text(encoding="utf-8"))
-    options |= {name: arguments[name] for name in ("validation", *DATASET_OPTIONS)}
+    options = {name: arguments[name] for name in ("validation", *DATASET_OPTIONS)}
     options["exclude"] = () if exclude is None else file
     options["data_dir"] = _absolute(arguments["data_dir"])
-    return load_training_data(arguments["recipe"], arguments["data"], **options)
+
+    def load_with(value_range, **changes):
+        spec = pixels_of(dataclasses.replace(recipe, value_range=value_range), arguments["model"])
+        changes = {**options, "image_spec": spec, **changes}
+        return load_training_data(recipe, arguments["data"], **changes)
+
+    value_range = recipe.value_range
+    if value_range == "percentiles":
+        value_range = run.recorded.get("value_range")
+        if value_range is None:
+            train, _ = load_with("dtype", validation=None, cache=None)
+            value_range = measure_range(train.source, train.maker.shape[-1])
+        run.add({"value_range": value_range})
+    return load_with(value_range)
 
 
 def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):

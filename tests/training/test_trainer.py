@@ -201,3 +201,20 @@ def test_a_run_records_the_pixels_of_its_images(tmp_path):
     ((images, _),) = load(name, "train", 8, 99, image_spec=saved).as_numpy_iterator()
     (unscaled, _), *_ = load(name, "train", 8, 99).as_numpy_iterator()
     assert (images + 1).max() == pytest.approx((unscaled + 1).max() * 255 / 300)
+
+
+@pytest.mark.slow
+def test_percentiles_are_measured_once_and_recorded(tmp_path, monkeypatch):
+    name = f"folder:{write_folder(tmp_path / 'photos', CLASSES, 20, '.png')}"
+    recipe = small_recipe(steps=2, warmup_steps=0, batch_size=4, value_range="percentiles")
+    small_model(recipe).save(tmp_path / "small.keras")
+    arguments = recipe, tmp_path / "small.keras", name, tmp_path / "run"
+    run = keras_vit.training.train(*arguments)
+    expected = keras_vit.data.measure_range(keras_vit.data.find_source(name, "train"))
+    recorded = json.loads((run.workdir / "run.json").read_text())["value_range"]
+    assert tuple(recorded) == expected
+    # Other images in the folder would have other percentiles.
+    monkeypatch.setattr("keras_vit.training.trainer.measure_range", lambda *_: (0.0, 1.0))
+    resumed = keras_vit.training.train(*arguments, resume=True)
+    for model in (run.model, resumed.model, keras_vit.serving.load_runner(run.workdir)):
+        assert model.image_spec.value_range == expected

@@ -143,6 +143,24 @@ def decode_as(encoded, image_spec, in_graph=False):
     accurate, channels = image_spec.antialias, image_spec.channels
     if image_spec.has_rgb_bytes:
         return (decode_in_graph if in_graph else decode)(encoded, accurate)
+    return as_pixels(*decode_stored(encoded, channels, accurate, in_graph), image_spec)
+
+
+def decode_stored(encoded, channels, accurate=False, in_graph=False):
+    """Decode an image without scaling its values, for `as_pixels`.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a file.
+        channels: number of channels that `as_pixels` will return.
+        accurate: as in `decode`.
+        in_graph: as in `decode_as`.
+
+    Returns:
+        `(values, greatest)`, as in `as_pixels`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: as in `decode`.
+    """
     stored = functools.partial(_read_in_graph, encoded, accurate)
     if not in_graph:
         in_python = functools.partial(_read_in_python, encoded, channels)
@@ -152,7 +170,12 @@ def decode_as(encoded, image_spec, in_graph=False):
         count = tf.shape(values)[2]
         # Pictures with alpha have two or four channels. `_read` refuses such arrays before.
         values = values[..., : count - 1 + count % 2]
-    return as_pixels(values, greatest, image_spec)
+    return values, greatest
+
+
+def read_channels(channels):
+    """Return the numbers of channels from which images with `channels` channels can be made."""
+    return (1, 3) if channels in (1, 3) else (channels,)
 
 
 # `decode_as` for datasets, as `decode_function`.
@@ -174,7 +197,7 @@ def as_pixels(values, greatest, image_spec):
         A tensor as in `decode_as`.
     """
     channels, value_range = image_spec.channels, image_spec.value_range
-    count, allowed = tf.shape(values)[-1], (1, 3) if channels in (1, 3) else (channels,)
+    count, allowed = tf.shape(values)[-1], read_channels(channels)
     rule = f"An image must have {channels} channels, its number of channels is"
     checks = [require(tf.reduce_any(count == allowed), rule, count)]
     if not isinstance(value_range, tuple):

@@ -1,0 +1,113 @@
+"""The range, mean and deviation of the pixels of a dataset."""
+
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+from keras_vit.data.images import decoding
+from keras_vit.data.sources.masks import unpack
+
+PERCENTILES = (1, 99)
+# Greatest numbers of images that are measured.
+_FOR_RANGE, _FOR_STATISTICS = 1000, 10_000
+# Number of low bits of a float32 that are dropped. Integers up to 65,536 remain exact.
+_DROPPED = 8
+
+
+def measure_range(source, channels=3):
+    """Measure the 1st and 99th percentiles of the stored values of images.
+
+    At most 1,000 images at equal distances in the source are read, and images that cannot be
+    decoded are left out. All values of these images count. Integers up to 65,536 are exact, and
+    other values have a relative error of at most 2 ** -15.
+
+    Args:
+        source: a `Source`, as `keras_vit.data.find_source` returns.
+        channels: number of channels to which the images are decoded.
+
+    Returns:
+        `(low, high)`, for `keras_vit.core.image_spec.ImageSpec.value_range`.
+
+    Raises:
+        ValueError: if no image can be decoded.
+
+    Example:
+    >>> keras_vit.data.measure_range(keras_vit.data.find_source("digits", "train"))
+    (0.0, 255.0)
+    """
+
+    def decode(encoded):
+        values, _ = decoding.decode_stored(encoded, channels)
+        return decoding.cut_and_scale(values, source.border, source.scale)
+
+    images = _decoded(source, _FOR_RANGE, decode)
+    allowed = decoding.read_channels(channels)
+    images = images.filter(lambda image: tf.reduce_any(tf.shape(image)[2] == allowed))
+    counts = np.zeros(2 ** (32 - _DROPPED), "int64")
+    for image in images.as_numpy_iterator():
+        np.add.at(counts, image.ravel().view("uint32") >> _DROPPED, 1)
+    used = np.flatnonzero(counts)
+    _check_measured(used.size, source)
+    values = (used << _DROPPED).astype("uint32").view("float32").astype("float64")
+    order = np.argsort(values)
+    values, ends = values[order], np.cumsum(counts[used][order])
+    # Interpolate as `np.percentile` does.
+    ranks = np.array(PERCENTILES) / 100 * (ends[-1] - 1)
+    neighbors = [np.floor(ranks), np.ceil(ranks)]
+    below, above = values[np.searchsorted(ends, neighbors, side="right")]
+    return tuple((below + (above - below) * (ranks % 1)).tolist())
+
+
+def measure_statistics(source, image_spec):
+    """Measure the mean and the standard deviation of each channel, for pixels in [0, 1].
+
+    At most 10,000 images at equal distances in the source are read, without resizing them, and
+    images that cannot be decoded are left out.
+
+    Args:
+        source: a `Source`.
+        image_spec: an `ImageSpec`, whose channels and range of values are used.
+
+    Returns:
+        `(mean, deviation)`, two float64 arrays with one number per channel.
+
+    Raises:
+        ValueError: if no image can be decoded.
+    """
+
+    def decode(encoded):
+        return (
+            tf.cast(source.pixels(decoding.decode_as_function(encoded, image_spec)), "float64")
+            / 255
+        )
+
+    count, total, squares = 0, 0.0, 0.0
+    images = _decoded(source, _FOR_STATISTICS, decode)
+    sampled = min(source.num_examples, _FOR_STATISTICS)
+    for image in tqdm.tqdm(images.as_numpy_iterator(), "statistics", sampled):
+        count += image.shape[0] * image.shape[1]
+        total, squares = total + image.sum((0, 1)), squares + (image**2).sum((0, 1))
+    _check_measured(count, source)
+    mean = total / count
+    return mean, np.sqrt(np.maximum(squares / count - mean**2, 0))
+
+
+def _decoded(source, most, decode):
+    """Return a dataset of decoded images of at most `most` examples, without broken images."""
+    count = source.num_examples
+    positions = np.linspace(0, count - 1, min(count, most)).astype("int64")
+
+    def read(number, payload, label):
+        encoded = source.read(payload)
+        return decode(unpack(encoded)[0] if source.has_masks else encoded)
+
+    examples = source.examples_with(source.numbers[positions])
+    return examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
+
+
+def _check_measured(count, source):
+    if not count:
+        raise ValueError(
+            "At least one image must be decodable, to measure pixels. "
+            f"Received: {source.num_examples} images, of which none can be decoded"
+        )
