@@ -71,9 +71,9 @@ def from_checkpoint(
             several models.
         image_channels: number of channels of an image; `None` for that of the file. With another
             number, the first kernel is adapted as in timm: for one channel, the kernels of the
-            channels are added; otherwise they are repeated, and multiplied by 3 / `image_channels`.
-            A Vision Transformer with one channel returns for a gray image the same logits as the
-            model of the file for three equal channels.
+            channels are added; otherwise they are repeated, and multiplied by the old number of
+            channels divided by the new one. A Vision Transformer with one channel returns for a
+            gray image the same logits as the model of the file for three equal channels.
         **options: fields of `VitOptions` or `ResNetOptions` that files of other projects do not
             record: `dropout`, `attention_dropout`, `stochastic_depth`, `classifier_activation`,
             `name`, `dtype`, `remat` and `attention_path`. Only some files record `activation` and

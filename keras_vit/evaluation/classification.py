@@ -17,7 +17,12 @@ from keras_vit.data.left_out import explaining_errors
 from keras_vit.data.processes import process
 from keras_vit.evaluation.metrics import LabelPredictions, expected_calibration_error
 from keras_vit.models.inference import for_inference
-from keras_vit.models.structure import check_classifier, has_zero_head, warn_of_zero_head
+from keras_vit.models.structure import (
+    check_classifier,
+    has_zero_head,
+    predicts_values,
+    warn_of_zero_head,
+)
 from keras_vit.models.unused_tokens import without_unused_tokens
 
 
@@ -145,7 +150,7 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
             f"Received: a dataset of {len(class_names)} classes"
         )
     has_values = batches.info.dataset.source.has_values
-    if has_values != bool(getattr(model, "predicts_values", False)):
+    if has_values != predicts_values(model):
         raise ValueError(
             "A model that predicts values must be given for a dataset of values, and only for one. "
             f"Received: a model of {'classes' if has_values else 'values'}, and images with "

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
+from keras_vit.checkpoints.catalog.download import find_file
+from keras_vit.checkpoints.load import describe_checkpoint
 from keras_vit.checkpoints.named_models import load_refusing_scaling
+from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.run_files import find_model
 from keras_vit.core.arguments import SEGMENTATION
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
@@ -111,13 +114,17 @@ def pixels_of(recipe, model):
 
     The recipe has precedence over the model, a `keras.Model` or an argument of `make_model`.
     """
+    channels, value_range = recipe.image_channels, recipe.value_range
     if isinstance(model, keras.Model):
         spec = image_spec_of(model)
-    elif is_variant(model) or find_model(model).suffix != ".keras":
+    elif is_variant(model):
         spec = WHOLE_IMAGE
-    else:
+    elif find_model(model).suffix == ".keras":
         spec = recorded_image_spec(find_model(model))
-    channels, value_range = recipe.image_channels, recipe.value_range
+    else:
+        with open_checkpoint(find_file(model)) as checkpoint:
+            options = describe_checkpoint(checkpoint, image_size=recipe.image_size)
+        spec = ImageSpec(channels=options.image_channels)
     return ImageSpec(
         channels=spec.channels if channels is None else channels,
         value_range=spec.value_range if value_range is None else value_range,
@@ -132,7 +139,7 @@ def _new_or_loaded(recipe, model, num_classes, dtype):
     keras.utils.set_random_seed(recipe.seed)
     if is_variant(model):
         row = with_settings(find_variant(model), recipe)
-        channels = recipe.image_channels or row.image_channels
+        channels = recipe.image_channels or 3
         row = row.replace(num_classes=num_classes, dtype=dtype, image_channels=channels)
         return build_model(row.replace(name=builder_name(row)))
     path = find_model(model)

@@ -90,6 +90,12 @@ def test_a_recipe_replaces_the_pixels_of_a_model(tmp_path, settings, expected):
         assert pixels_of(small_recipe(**settings), given) == ImageSpec(**expected)
 
 
+def test_a_checkpoint_keeps_its_channels(tmp_path):
+    model = vision_transformer(**TINY, image_channels=4)
+    keras_vit.save_checkpoint(model, tmp_path / "timm", format="timm")
+    assert pixels_of(small_recipe(image_size=16), tmp_path / "timm").channels == 4
+
+
 def test_a_variant_gets_the_channels_of_the_recipe():
     recipe = small_recipe(image_size=32, image_channels=4)
     assert make_model(recipe, "ViT_Ti16(depth=1)", num_classes=3).input_shape[-1] == 4

@@ -16,7 +16,6 @@ from keras_vit.data.sources.patterns import LABEL_FILES, find_files
 from keras_vit.data.sources.records import read_class_names
 
 _TAR = re.compile(r".*\.tar", re.IGNORECASE)
-_IMAGES = {*SUFFIXES, ".npy"}
 # Name and place of an image in a tar file.
 _PLACE = [("name", object), ("offset", "int64"), ("size", "int64")]
 
@@ -88,7 +87,7 @@ def _index(path, modified):
                 folder, slash, name = member.name.rpartition("/")
                 stem, _, suffix = name.partition(".")
                 key, suffix = folder + slash + stem, f".{suffix.lower()}"
-                if suffix in _IMAGES and stem and key not in images:
+                if suffix in SUFFIXES and stem and key not in images:
                     images[key] = member.name, member.offset_data, member.size
                 elif suffix in (".cls", ".json"):
                     stream.seek(member.offset_data)
