@@ -123,8 +123,8 @@ def _check_head(model, train, validation):
 def _regression_task(recipe, model, train, validation):
     """Train on values that are standardized by the mean and deviation of the training values.
 
-    So a recipe is as good for values of any unit. `finish` turns the trained model into a model of
-    the values, and the standardization disappears in the head.
+    The learning rate of a recipe then fits values of any unit. `finish` folds the mean and the
+    deviation into the head, so that the model predicts the values.
     """
     if not train.source.has_values:
         raise ValueError(

@@ -123,17 +123,6 @@ def test_colors_become_gray_as_in_pillow(mode):
     np.testing.assert_array_equal(decoded[..., 0], np.asarray(image.convert("L")))
 
 
-def test_alpha_is_the_fourth_channel():
-    pixels = pixels_of(4)
-    found = decode_as(png(pixels), ImageSpec(channels=4), in_graph=True)
-    np.testing.assert_array_equal(found, pixels)
-
-
-def test_a_png_without_alpha_has_not_four_channels():
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must have 4 channels"):
-        decode_as(png(pixels_of(3)), ImageSpec(channels=4), in_graph=True)
-
-
 @pytest.mark.parametrize(("channels", "given"), [(1, 4), (4, 3), (13, 3)])
 def test_pixels_with_other_channels_are_refused(channels, given, tmp_path):
     with_channels(classifier(), channels).save(tmp_path / "model.keras")

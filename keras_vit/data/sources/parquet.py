@@ -20,7 +20,7 @@ def parquet(name, split, shard=(0, 1)):
     """Find the rows of a split; each has an encoded image and its label.
 
     Images are bytes, or structures with a field `bytes`, as Hugging Face writes them. Rows are read
-    in their order, because a Parquet file cannot be read at one row.
+    in order, because Parquet has no fast access to single rows.
 
     Args:
         name: pattern as in `find_files`. `#COLUMN` after the pattern names the column of labels:
