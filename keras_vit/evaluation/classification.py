@@ -156,6 +156,11 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
             f"Received: a model of {'classes' if has_values else 'values'}, and images with "
             f"{'values' if has_values else 'labels'}"
         )
+    if has_values and tuple(model.class_names or class_names) != tuple(class_names):
+        raise ValueError(
+            f"The dataset must have the model's values, {model.class_names}, in this order. "
+            f"Received: a dataset with {class_names}"
+        )
     if has_zero_head(model):
         warn_of_zero_head(num_classes)
     columns_of = _prediction_columns if thresholds is None else _logits_columns

@@ -152,6 +152,11 @@ def export(
     target = FORMATS[format]
     if quantize is not None:
         check_choice("quantize", quantize, (*target.precisions, None))
+        if predicts_values(model) and quantize in ("float16", "bfloat16"):
+            raise ValueError(
+                "`quantize` must be None or 'int8' for a model that predicts values, which 16 bits "
+                f"would round. Received: quantize={quantize!r}"
+            )
     class_names = _recorded_class_names(target, model, quantize, class_names)
     if image_size is not None:
         model = resize(model, image_size)

@@ -162,3 +162,16 @@ def test_what_is_for_classes_is_refused(
     known["train"] = train(start, data, tmp_path / "run")
     words = [given for word in command.split() for given in known.get(word, [word])]
     assert message in error_of(capsys, *words)
+
+
+def test_values_are_not_rounded_to_16_bits(model, tmp_path):
+    with pytest.raises(ValueError, match="`quantize` must be None or 'int8' for a model that pred"):
+        keras_vit.export(model, tmp_path, format="onnx", quantize="float16")
+
+
+def test_values_of_other_names_are_not_compared(model, data):
+    dataset = keras_vit.data.load(data, "test", model.input_shape[1:3], 8)
+    model = keras_vit.resize(model, model.input_shape[1:3])
+    model.class_names = tuple(reversed(dataset.class_names))
+    with pytest.raises(ValueError, match="must have the model's values"):
+        keras_vit.evaluation.evaluate(model, dataset)

@@ -587,9 +587,10 @@ def _read_by_pillow(encoded, channels):
         bits = image.tag_v2.get(_BITS_PER_SAMPLE, (8,)) if image.format == "TIFF" else (8,)
         if len(bits) > 1 and max(bits) > 8:
             raise ValueError("A TIFF of several channels with more than 8 bits is not decoded")
-        return np.concatenate(
-            [_read_page(image, page, (width, height), channels) for page in pages], -1
-        )
+        read = [_read_page(image, page, (width, height), channels) for page in pages]
+        if len({page.dtype for page in read}) > 1:
+            raise ValueError("The pages of a TIFF must have the same type of values")
+        return np.concatenate(read, -1)
 
 
 def _read_page(image, page, size, channels):

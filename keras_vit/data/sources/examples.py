@@ -9,6 +9,9 @@ import tensorflow as tf
 from keras_vit.data.sources.patterns import files_of, numbers_of
 from keras_vit.data.sources.source import from_arrays
 
+# Greatest number of classes without names. Larger integers are identifiers or times.
+MOST_CLASSES = 1_000_000
+
 
 def find_columns(schema, where, label=""):
     """Find the columns of the images and of the labels of a table.
@@ -91,6 +94,13 @@ def choose_examples(present, split, read_labels, names=None):
     found = set().union(*labels.values()) - {None}
     if not names:
         is_text = any(isinstance(label, str) for label in found)
+        largest = max((label for label in found if not isinstance(label, str)), default=0)
+        if not is_text and largest >= MOST_CLASSES:
+            raise ValueError(
+                f"Labels that are integers must be classes, from 0 to less than {MOST_CLASSES:,}; "
+                "`#COLUMN` at the end of the name of a table chooses another column. "
+                f"Received: the label {largest}"
+            )
         names = sorted(found, key=str) if is_text else range(max(found, default=-1) + 1)
     index = {name: number for number, name in enumerate(names)}
     values = [index.get(v, v if isinstance(v, int) else -1) for f in files for v in labels[f]]

@@ -4,7 +4,13 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.data.sources.examples import bytes_of, choose_examples, find_columns, numbered_source
+from keras_vit.data.sources.examples import (
+    bytes_of,
+    choose_examples,
+    find_columns,
+    numbered_source,
+    recorded_class_names,
+)
 from keras_vit.data.sources.source import numbered_ids
 from keras_vit.data.sources.splits import SPLIT_NAMES
 
@@ -42,6 +48,13 @@ def hugging_face(name, split, shard=(0, 1)):
     present = {key: known for key, known in present.items() if known}
     schema = next(iter(splits.values())).features.arrow_schema
     image, label, names = find_columns(schema, repr(name), label)
+    for key, rows in splits.items():
+        others = recorded_class_names(rows.features.arrow_schema, label)
+        if others != names:
+            raise ValueError(
+                "All splits of a dataset must have the same class names in the same order. "
+                f"Received: {name!r}, whose split {key!r} has others"
+            )
 
     def read_labels(split):
         return splits[split].with_format("arrow").select_columns([label])[:][label].to_pylist()

@@ -192,9 +192,10 @@ class Source:
         The size of the largest class, divided by the size of an example's class and rounded, is the
         number of times that the example comes.
         """
-        if self.is_multi_label:
+        if self.is_multi_label or self.has_values:
             raise ValueError(
-                "Classes can be balanced if each image has one label. Received: a multi-label set"
+                "Classes can be balanced if each image has one label. "
+                f"Received: {'values' if self.has_values else 'a multi-label set'}"
             )
         pairs = self.examples.map(lambda number, _, label: (number, label)).as_numpy_iterator()
         labels = {int(number): int(label) for number, label in pairs}

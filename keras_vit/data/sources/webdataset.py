@@ -82,16 +82,22 @@ def _index(path, modified):
     images, labels, left_out, end = {}, collections.defaultdict(dict), collections.Counter(), 0
     try:
         with pathlib.Path(path).open("rb") as stream, tarfile.open(None, "r:", stream) as tar:
-            for member in filter(tarfile.TarInfo.isfile, tar):
-                end = member.offset_data + -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+            for member in tar:
+                size = member.size if member.isreg() else 0
+                end = member.offset_data + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+                if member.isdir():
+                    continue
                 folder, slash, name = member.name.rpartition("/")
                 stem, _, suffix = name.partition(".")
                 key, suffix = folder + slash + stem, f".{suffix.lower()}"
-                if suffix in SUFFIXES and stem and key not in images:
+                if not member.isreg():
+                    left_out["a link in a tar file"] += 1
+                elif suffix in SUFFIXES and stem and key not in images:
                     images[key] = member.name, member.offset_data, member.size
                 elif suffix in (".cls", ".json"):
                     stream.seek(member.offset_data)
-                    labels[key][suffix] = stream.read(member.size).decode()
+                    # A second file of the same name is another example's, which is left out.
+                    labels[key].setdefault(suffix, stream.read(member.size).decode())
                 else:
                     left_out[f"not an image or a label ({suffix})"] += 1
                 # Otherwise `tarfile` would keep all members.
@@ -113,5 +119,6 @@ def _label(files):
     """Return the label in the text of `.cls`, or else of `.json`: a number, a text or `None`."""
     if text := files.get(".cls", "").strip():
         return int(text) if re.fullmatch(r"-?\d+", text) else text
-    label = json.loads(files.get(".json", "{}")).get("label")
+    contents = json.loads(files.get(".json", "{}"))
+    label = contents.get("label") if isinstance(contents, dict) else None
     return label if isinstance(label, (int, str)) else None

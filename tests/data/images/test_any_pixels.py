@@ -111,7 +111,7 @@ def test_gray_is_that_of_pillow(file_format):
 
 BROKEN = {
     "truncated": (npy(BANDS)[:-1], 13, "smaller than"),
-    "of objects": (npy(np.zeros((2, 2, 13), object).astype("S1")), 13, "must be"),
+    "of texts": (npy(np.zeros((2, 2, 13), object).astype("S1")), 13, "must be"),
     "of two axes too many": (npy(np.zeros((1, 2, 2, 13))), 13, "must be"),
     "empty": (npy(np.zeros((0, 2, 13))), 13, "must be"),
     "without a header": (b"\x93NUMPY", 13, "magic"),
@@ -123,6 +123,7 @@ BROKEN = {
     "of floats": (npy(FLOATS), 2, "value_range"),
     "not finite": (tiff(np.full((2, 2), np.nan, "float32")), 1, "finite"),
     "of pages of other sizes": (tiff(DEEP, DEEP[1:]), 2, "must have one size"),
+    "of pages of other types": (tiff(DEEP, DEEP.astype("uint8")), 2, "the same type of values"),
 }
 
 

@@ -420,3 +420,39 @@ def test_images_that_are_only_paths(tmp_path, monkeypatch):
     dataset = load(f"hf:{tmp_path / 'photos'}", "train", 8, 4)
     with pytest.raises(ValueError, match="no bytes of this image"), explaining_errors(dataset):
         list(dataset)
+
+
+def test_the_first_of_two_examples_of_one_name_counts(tmp_path):
+    first = {"a.png": encode(random_image()), "a.cls": b"1", "b.png": b"", "b.cls": b"0"}
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        for name, content in [*first.items(), ("a.png", b"other"), ("a.cls", b"0")]:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        # An empty directory at the end, and a link.
+        for kind, name in ((tarfile.LNKTYPE, "c.png"), (tarfile.DIRTYPE, "notes")):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "a.png" if kind == tarfile.LNKTYPE else ""
+            tar.addfile(member)
+    source = find_source(f"webdataset:{tmp_path}/x.tar", "train+validation+test")
+    assert source.labels().tolist() == [1, 0]
+    assert source.left_out["a link in a tar file"] == 1
+
+
+def test_identifiers_are_no_classes(tmp_path):
+    table = {"image": [encode(random_image())] * 3, "when": [10**9, 10**9 + 1, 10**9 + 2]}
+    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "train.parquet")
+    with pytest.raises(ValueError, match="must be classes, from 0 to less than 1,000,000"):
+        find_source(f"parquet:{tmp_path}/{{split}}.parquet", "train")
+
+
+def test_splits_with_other_class_names(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    splits = {}
+    for split, names in {"train": ["cat", "dog"], "test": ["dog", "cat"]}.items():
+        kinds = {"image": datasets.Image(), "label": datasets.ClassLabel(names=names)}
+        rows = {"image": [{"bytes": PNG, "path": None}] * 2, "label": [0, 1]}
+        splits[split] = datasets.Dataset.from_dict(rows, datasets.Features(kinds))
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "saved")
+    with pytest.raises(ValueError, match="must have the same class names"):
+        find_source(f"hf:{tmp_path}/saved", "train")
