@@ -106,17 +106,17 @@ class Evaluate(Reading):
         return predicted.summary()
 
     def _check(self, trained, batches):
-        """Refuse options that need one class per image, if the data have masks or soft labels."""
+        """Refuse options that need one class per image."""
         dataset = batches.info.dataset
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
-        names = ["confusion", "confusion_figure"]
-        if dataset.source.has_masks:
-            names += ["compare"]
-        elif batches.element_spec[1].shape.rank == 2:
-            names += ["compare"] if is_multilabel or dataset.source.has_values else []
-            names += [] if is_multilabel else ["per_class"]
-        else:
+        source, rank = dataset.source, batches.element_spec[1].shape.rank
+        if rank == 1:
             return
+        names = ["confusion", "confusion_figure"]
+        if source.has_masks or source.has_values or is_multilabel:
+            names.append("compare")
+        if rank == 2 and not is_multilabel:
+            names.append("per_class")
         refused = [name for name in names if getattr(self, name)]
         if dataset.source.has_masks and dataset.shard[1] > 1:
             refused.append("several processes")

@@ -271,26 +271,18 @@ def _reason(error, encoded, image_spec):
 
 
 def _as_pixels(pixels, image_spec):
-    pixels = np.asarray(pixels)
-    if pixels.ndim == 2:
-        pixels = pixels[..., None]
-    channels = image_spec.channels
-    if not image_spec.has_rgb_bytes:
-        if pixels.ndim != 3 or pixels.shape[-1] not in ((1, 3) if channels == 1 else (channels,)):
-            raise ValueError(
-                "An image must be the bytes of a file, or pixels (height, width) or "
-                f"(height, width, {channels}). Received: an array {pixels.shape}"
-            )
-        return pixels
-    is_rgb = pixels.ndim == 3 and pixels.size and pixels.shape[-1] in (1, 3, 4)
-    if pixels.dtype != "uint8" or not is_rgb:
+    pixels, channels = np.asarray(pixels), image_spec.channels
+    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
+    allowed = {1: (1, 3), 3: (1, 3, 4)}.get(channels, (channels,))
+    is_type = pixels.dtype == "uint8" or not image_spec.has_rgb_bytes
+    if pixels.ndim != 3 or not pixels.size or pixels.shape[-1] not in allowed or not is_type:
         raise ValueError(
-            "An image must be the bytes of a file, or uint8 pixels (height, width) or "
-            "(height, width, 1, 3 or 4). "
+            "An image must be the bytes of a file, or pixels (height, width) or (height, width, "
+            f"{' or '.join(map(str, allowed))}), of uint8 for photographs. "
             f"Received: an array {pixels.shape} of {pixels.dtype}"
         )
     # Alpha is dropped, as when a file is decoded.
-    return np.repeat(pixels, 3, axis=-1) if pixels.shape[-1] == 1 else pixels[..., :3]
+    return pixels[..., :3] if channels == 3 else pixels
 
 
 def _classes(logits, runner):

@@ -75,14 +75,11 @@ class Runner:
         def from_file(encoded):
             return make(encoded, tf.zeros(2, tf.int64))
 
-        is_plain = self.image_spec.has_rgb_bytes
         stored = [tf.TensorSpec((None, None, None), tf.float32), tf.TensorSpec((), tf.float32)]
-        pixels = [tf.TensorSpec((None, None, 3), tf.uint8)]
 
-        @tf.function(input_signature=pixels if is_plain else stored, autograph=False)
-        def from_pixels(image, *greatest):
-            if not is_plain:
-                image = as_pixels(image, *greatest, self.image_spec)
+        @tf.function(input_signature=stored, autograph=False)
+        def from_pixels(values, greatest):
+            image = as_pixels(values, greatest, self.image_spec)
             return evaluation_image(image, self.image_size, self.image_spec)
 
         return from_file, from_pixels
@@ -129,8 +126,7 @@ class Runner:
         """Return an image for `outputs` from pixels `(height, width, channels)`."""
         if self.image_shape is None:
             return tf.io.encode_png(pixels).numpy()
-        is_plain = self.image_spec.has_rgb_bytes
-        return self.makers[1](*([pixels] if is_plain else stored_values(pixels))).numpy()
+        return self.makers[1](*stored_values(pixels)).numpy()
 
 
 def load_runner(

@@ -126,7 +126,7 @@ def test_colors_become_gray_as_in_pillow(mode):
 @pytest.mark.parametrize(("channels", "given"), [(1, 4), (4, 3), (13, 3)])
 def test_pixels_with_other_channels_are_refused(channels, given, tmp_path):
     with_channels(classifier(), channels).save(tmp_path / "model.keras")
-    with pytest.raises(ValueError, match=rf"height, width, {channels}\)"):
+    with pytest.raises(ValueError, match=rf"or \(height, width, {channels}"):
         Predictor(tmp_path / "model.keras")({"image": [pixels_of(given)]})
 
 

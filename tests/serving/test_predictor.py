@@ -214,7 +214,7 @@ def test_a_model_of_several_labels_and_its_export(tmp_path):
     ("batch", "message"),
     [
         ({"bytes": [b""], "error": [1]}, "must not have columns"),
-        ({"image": np.zeros((1, 4, 4, 3))}, "or uint8 pixels"),
+        ({"image": np.zeros((1, 4, 4, 3))}, "of uint8 for photographs"),
         ({"image": np.zeros((1, 4, 4, 2), "uint8")}, r"an array \(4, 4, 2\)"),
         ({"image": np.zeros((1, 0, 4, 3), "uint8")}, r"an array \(0, 4, 3\)"),
     ],

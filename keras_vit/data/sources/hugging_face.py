@@ -48,13 +48,12 @@ def hugging_face(name, split, shard=(0, 1)):
     present = {key: known for key, known in present.items() if known}
     schema = next(iter(splits.values())).features.arrow_schema
     image, label, names = find_columns(schema, repr(name), label)
-    for key, rows in splits.items():
-        others = recorded_class_names(rows.features.arrow_schema, label)
-        if others != names:
-            raise ValueError(
-                "All splits of a dataset must have the same class names in the same order. "
-                f"Received: {name!r}, whose split {key!r} has others"
-            )
+    schemas = [rows.features.arrow_schema for rows in splits.values()]
+    if any(recorded_class_names(schema, label) != names for schema in schemas):
+        raise ValueError(
+            "All splits of a dataset must have the same class names in the same order. "
+            f"Received: {name!r}"
+        )
 
     def read_labels(split):
         return splits[split].with_format("arrow").select_columns([label])[:][label].to_pylist()
