@@ -6,6 +6,7 @@ import tqdm
 
 from keras_vit.data.images import decoding
 from keras_vit.data.sources.masks import unpack
+from keras_vit.data.sources.source import Source
 
 PERCENTILES = (1, 99)
 # Greatest numbers of images that are measured.
@@ -14,7 +15,7 @@ _FOR_RANGE, _FOR_STATISTICS = 1000, 10_000
 _VALUES = 10_000
 
 
-def measure_range(source, channels=3):
+def measure_range(source: Source, channels: int = 3) -> tuple[float, float]:
     """Measure the 1st and 99th percentiles of the stored values of images.
 
     At most 1,000 images at equal distances in the source are read, and at most 10,000 values at
