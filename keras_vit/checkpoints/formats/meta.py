@@ -3,11 +3,13 @@
 Their names of arrays are nearly those of timm. The functions `find` replace the other names.
 """
 
+import dataclasses
 import functools
 
 from keras_vit.checkpoints.configuration import IMAGENET
 from keras_vit.checkpoints.formats.timm import BLOCK, DINO_HEAD, PRETRAINING, TIMM
 from keras_vit.checkpoints.formats.timm_eva import EVA_ROWS, TIMM_EVA
+from keras_vit.checkpoints.formats.torchvision import TORCHVISION
 from keras_vit.checkpoints.weight_map import Naming, Row, renamer
 from keras_vit.core.image_spec import ImageSpec
 
@@ -76,15 +78,7 @@ META = TIMM.read_only(
     "meta",
     _find,
     ("DINO", "DINOv2", "MAE", "MSN", "iBOT", "DeiT", "DeiT III"),
-    image_spec=ImageSpec(
-        interpolation="bicubic",
-        antialias=True,
-        crop_share=224 / 256,
-        keeps_aspect_ratio=True,
-        rounds_offset=True,
-        mean=IMAGENET[0],
-        deviation=IMAGENET[1],
-    ),
+    image_spec=dataclasses.replace(TORCHVISION.image_spec, interpolation="bicubic"),
     prefix_rows=_prefix_rows,
     **COMMON,
 )

@@ -10,6 +10,7 @@ that cannot be decoded raise `tf.errors.InvalidArgumentError`.
 
 import contextlib
 import functools
+import importlib
 import io
 import math
 import re
@@ -495,7 +496,7 @@ def _pillow_formats():
         register_heif_opener()
     with contextlib.suppress(ImportError):
         # The import registers the plug-in.
-        import pillow_jxl  # noqa: F401
+        importlib.import_module("pillow_jxl")
     return {"GIF", "BMP", *_OF_PILLOW.values()} & {*Image.registered_extensions().values()}
 
 
