@@ -28,9 +28,6 @@ def measure_range(source: Source, channels: int = 3) -> tuple[float, float]:
     Returns:
         `(low, high)`, for `keras_vit.core.image_spec.ImageSpec.value_range`.
 
-    Raises:
-        ValueError: if no image can be decoded.
-
     Example:
     >>> keras_vit.data.measure_range(keras_vit.data.find_source("digits", "train"))
     (0.0, 255.0)
@@ -45,7 +42,6 @@ def measure_range(source: Source, channels: int = 3) -> tuple[float, float]:
     images = images.filter(lambda image: tf.reduce_any(tf.shape(image)[2] == allowed))
     flat = map(np.ravel, images.as_numpy_iterator())
     values = [image[:: -(-image.size // _VALUES)].astype("float64") for image in flat]
-    _check_measured(len(values), source)
     return tuple(np.percentile(np.concatenate(values), PERCENTILES).tolist())
 
 
@@ -61,9 +57,6 @@ def measure_statistics(source, image_spec):
 
     Returns:
         `(mean, deviation)`, two float64 arrays with one number per channel.
-
-    Raises:
-        ValueError: if no image can be decoded.
     """
 
     def decode(encoded):
@@ -78,7 +71,6 @@ def measure_statistics(source, image_spec):
     for image in tqdm.tqdm(images.as_numpy_iterator(), "statistics", sampled):
         count += image.shape[0] * image.shape[1]
         total, squares = total + image.sum((0, 1)), squares + (image**2).sum((0, 1))
-    _check_measured(count, source)
     mean = total / count
     return mean, np.sqrt(np.maximum(squares / count - mean**2, 0))
 
@@ -94,11 +86,3 @@ def _decoded(source, most, decode):
 
     examples = source.examples_with(source.numbers[positions])
     return examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
-
-
-def _check_measured(count, source):
-    if not count:
-        raise ValueError(
-            "At least one image must be decodable, to measure pixels. "
-            f"Received: {source.num_examples} images, of which none can be decoded"
-        )

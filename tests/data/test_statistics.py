@@ -84,15 +84,6 @@ def test_statistics_are_those_of_numpy(tmp_path, make, spec, low, high):
     np.testing.assert_allclose(deviation, pixels.std(0), rtol=1e-5)
 
 
-@pytest.mark.parametrize("measure", [measure_range, lambda s: measure_statistics(s, ImageSpec())])
-def test_images_that_cannot_be_decoded_are_not_measured(tmp_path, measure):
-    for name in ("cat", "dog"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "broken.png").write_bytes(b"\x89PNG")
-    with pytest.raises(ValueError, match="Received: 2 images, of which none can be decoded"):
-        measure(find_source(f"folder:{tmp_path}", EVERY))
-
-
 def test_loading_names_the_function_that_measures_percentiles(tmp_path):
     with pytest.raises(ValueError, match=r"keras_vit\.data\.measure_range"):
         load("digits", "train", 8, 4, image_spec=ImageSpec(value_range="percentiles"))
