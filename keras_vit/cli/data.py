@@ -42,8 +42,8 @@ class Data(Command):
         data_dir: directory of TensorFlow Datasets.
         check: decode all images at the end, to report images that cannot be decoded.
         image_channels: number of channels of the images.
-        value_range: the stored values that become -1 and 1: `dtype`, a pair, or `percentiles`, the
-            1st and 99th percentiles of the training images, which are printed.
+        value_range: the stored values that become -1 and 1: `dtype`, a pair, or `percentiles` or
+            `deviations` of the training images (see `keras-vit train`), which are printed.
         statistics: print the mean and the standard deviation of each channel of the training
             images, for pixels in [0, 1].
     """
@@ -89,10 +89,10 @@ class Data(Command):
 
     def _measure(self, source):
         """Measure the range of values and the statistics of images, if they are asked for."""
-        from keras_vit.data.statistics import measure_range, measure_statistics
+        from keras_vit.data.statistics import MEASURED_RANGES, measure_range, measure_statistics
 
-        if self.value_range == "percentiles":
-            self.value_range = measure_range(source, self.image_channels)
+        if self.value_range in MEASURED_RANGES:
+            self.value_range = measure_range(source, self.image_channels, self.value_range)
             print(f"value range: {self.value_range}")
         if self.statistics:
             measured = measure_statistics(source, self._image_spec())

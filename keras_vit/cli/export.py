@@ -64,10 +64,8 @@ class Export(Command):
         from keras_vit.serving.verify import verify
 
         # Look for the images before the model is downloaded.
-        verified, calibration = (
-            list_image_files(paths) if paths is not None else None
-            for paths in (self.verify, self.calibration)
-        )
+        verified = self.verify and list_image_files(self.verify)
+        calibration = self.calibration and list_image_files(self.calibration)
         model = load_trained(self.model, self.image_size)
         spec = image_spec_of(model)
         if verified:

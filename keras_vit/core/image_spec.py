@@ -1,8 +1,8 @@
 """How a picture becomes the array that a model takes."""
 
 import dataclasses
-import itertools
-import math
+
+import numpy as np
 
 from keras_vit.core.arguments import check_choice, check_integer
 
@@ -43,8 +43,8 @@ class ImageSpec:
         channels: number of channels of an image.
         value_range: the stored values that become -1 and 1; values outside are clipped. `"dtype"`
             stands for 0 and the greatest integer of the stored type (65,535 for 16 bits), and
-            `(low, high)` for two numbers. `None` reduces integers to their upper 8 bits, which
-            become -1 to 1.
+            `(low, high)` for two numbers, or for two tuples of one number per channel. `None`
+            reduces integers to their upper 8 bits, which become -1 to 1.
 
     Raises:
         ValueError: if the interpolation is unknown, or the channels or the range are wrong.
@@ -64,20 +64,26 @@ class ImageSpec:
     mean: tuple[float, ...] = (0.5,)
     deviation: tuple[float, ...] = (0.5,)
     channels: int = 3
-    value_range: str | tuple[float, float] | None = None
+    value_range: str | tuple | None = None
 
     def __post_init__(self):
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_integer("channels", self.channels, 1)
         if self.value_range not in (None, "dtype"):
-            values = () if isinstance(self.value_range, str) else tuple(self.value_range)
-            if len(values) != 2 or not -math.inf < values[0] < values[1] < math.inf:
+            pair = np.array(
+                () if isinstance(self.value_range, str) else self.value_range, "float64"
+            )
+            is_pair = pair.shape in ((2,), (2, self.channels)) and np.isfinite(pair).all()
+            if not is_pair or (pair[0] >= pair[1]).any():
                 raise ValueError(
-                    "`value_range` must be None, 'dtype' or a pair of numbers `(low, high)` with "
-                    "low < high; `keras_vit.data.measure_range` measures percentiles. "
-                    f"Received: value_range={self.value_range!r}"
+                    "`value_range` must be None, 'dtype' or a pair `(low, high)` of numbers, or of "
+                    "tuples of one number per channel, with low < high; "
+                    "`keras_vit.data.measure_range` measures it. "
+                    f"Received: value_range={self.value_range!r}, channels={self.channels}"
                 )
-            object.__setattr__(self, "value_range", values)
+            low, high = pair.tolist()
+            pair = (low, high) if pair.ndim == 1 else (tuple(low), tuple(high))
+            object.__setattr__(self, "value_range", pair)
         # JSON returns lists instead of tuples.
         for name in ("cut_off", "mean", "deviation"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -105,20 +111,23 @@ class ImageSpec:
     def with_channels(self, channels):
         """Return the spec for another number of channels.
 
-        The mean and the deviation of each channel are repeated and cut, as timm does with kernels.
-        One channel has their averages.
+        The mean, the deviation and the range of each channel are repeated and cut, as timm does
+        with kernels. One channel has their averages.
 
         Example:
         >>> from keras_vit.core.image_spec import ImageSpec
         >>> ImageSpec(mean=(0.4, 0.5, 0.6)).with_channels(4).mean
         (0.4, 0.5, 0.6, 0.4)
         """
-        changes = {name: getattr(self, name) for name in ("mean", "deviation")}
-        for name, values in changes.items():
+
+        def adapted(values):
             if len(values) > 1 and channels == 1:
-                changes[name] = (sum(values) / len(values),)
-            elif len(values) > 1:
-                changes[name] = tuple(itertools.islice(itertools.cycle(values), channels))
+                return (sum(values) / len(values),)
+            return values if len(values) == 1 else tuple(np.resize(values, channels).tolist())
+
+        changes = {name: adapted(getattr(self, name)) for name in ("mean", "deviation")}
+        if np.ndim(self.value_range) == 2:
+            changes["value_range"] = tuple(map(adapted, self.value_range))
         return dataclasses.replace(self, channels=channels, **changes)
 
     def full_size(self, image_size):

@@ -4,29 +4,38 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from keras_vit.core.image_spec import ImageSpec
 from keras_vit.data.images import decoding
 from keras_vit.data.sources.masks import unpack
 from keras_vit.data.sources.source import Source
 
 PERCENTILES = (1, 99)
-# Greatest numbers of images that are measured.
-_FOR_RANGE, _FOR_STATISTICS = 1000, 10_000
-# Greatest number of values of an image that count for the range.
-_VALUES = 10_000
+# Half the width of a range of "deviations", in standard deviations. It has 95 % of normal values.
+DEVIATIONS = 2
+# How `measure_range` can measure a range of values.
+MEASURED_RANGES = ("percentiles", "deviations")
+# Greatest number of images that are measured, and of values of each.
+_IMAGES, _VALUES = 1000, 10_000
 
 
-def measure_range(source: Source, channels: int = 3) -> tuple[float, float]:
-    """Measure the 1st and 99th percentiles of the stored values of images.
+def measure_range(
+    source: Source, channels: int = 3, measured: str = "percentiles"
+) -> tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]]:
+    """Measure which range the stored values of images have.
 
-    At most 1,000 images at equal distances in the source are read, and at most 10,000 values at
-    equal distances of each of them. Images that cannot be decoded are left out.
+    At most 1,000 images at equal distances in the source are read, and at most 10,000 values of
+    random pixels of each of them. Images that cannot be decoded are left out. Another call returns
+    the same range.
 
     Args:
         source: a `Source`, as `keras_vit.data.find_source` returns.
         channels: number of channels to which the images are decoded.
+        measured: `"percentiles"` for the 1st and 99th percentiles of the values of all channels, or
+            `"deviations"` for the mean minus and plus two standard deviations of each channel.
 
     Returns:
-        `(low, high)`, for `keras_vit.core.image_spec.ImageSpec.value_range`.
+        `(low, high)`, for `keras_vit.core.image_spec.ImageSpec.value_range`: two numbers, or two
+        tuples of one number per channel.
 
     Example:
     >>> keras_vit.data.measure_range(keras_vit.data.find_source("digits", "train"))
@@ -34,25 +43,24 @@ def measure_range(source: Source, channels: int = 3) -> tuple[float, float]:
     """
 
     def decode(encoded):
-        values, _ = decoding.decode_stored(encoded, channels)
-        return decoding.cut_and_scale(values, source.border, source.scale)
+        values, _ = decoding.decode_stored(encoded, ImageSpec(channels=channels))
+        is_allowed = tf.reduce_any(tf.shape(values)[2] == decoding.read_channels(channels))
+        with tf.control_dependencies([decoding.require(is_allowed, "other channels")]):
+            return decoding.cut_and_scale(tf.identity(values), source.border, source.scale)
 
-    images = _decoded(source, _FOR_RANGE, decode)
-    allowed = decoding.read_channels(channels)
-    images = images.filter(lambda image: tf.reduce_any(tf.shape(image)[2] == allowed))
-    flat = map(np.ravel, images.as_numpy_iterator())
-    values = [image[:: -(-image.size // _VALUES)].astype("float64") for image in flat]
-    return tuple(np.percentile(np.concatenate(values), PERCENTILES).tolist())
+    values = _sample(source, channels, decode)
+    if measured == "percentiles":
+        return tuple(np.percentile(values, PERCENTILES).tolist())
+    mean, deviation = values.mean(axis=0), values.std(axis=0)
+    half = np.where(deviation > 0, DEVIATIONS * deviation, 1)
+    return tuple((mean - half).tolist()), tuple((mean + half).tolist())
 
 
 def measure_statistics(source, image_spec):
     """Measure the mean and the standard deviation of each channel, for pixels in [0, 1].
 
-    At most 10,000 images at equal distances in the source are read, without resizing them, and
-    images that cannot be decoded are left out.
-
     Args:
-        source: a `Source`.
+        source: a `Source`, whose images are sampled as by `measure_range`.
         image_spec: an `ImageSpec`, whose channels and range of values are used.
 
     Returns:
@@ -60,29 +68,29 @@ def measure_statistics(source, image_spec):
     """
 
     def decode(encoded):
-        return (
-            tf.cast(source.pixels(decoding.decode_as_function(encoded, image_spec)), "float64")
-            / 255
-        )
+        return source.pixels(decoding.decode_function(encoded, image_spec))
 
-    count, total, squares = 0, 0.0, 0.0
-    images = _decoded(source, _FOR_STATISTICS, decode)
-    sampled = min(source.num_examples, _FOR_STATISTICS)
-    for image in tqdm.tqdm(images.as_numpy_iterator(), "statistics", sampled):
-        count += image.shape[0] * image.shape[1]
-        total, squares = total + image.sum((0, 1)), squares + (image**2).sum((0, 1))
-    mean = total / count
-    return mean, np.sqrt(np.maximum(squares / count - mean**2, 0))
+    pixels = _sample(source, image_spec.channels, decode) / 255
+    return pixels.mean(axis=0), pixels.std(axis=0)
 
 
-def _decoded(source, most, decode):
-    """Return a dataset of decoded images of at most `most` examples, without broken images."""
-    count = source.num_examples
-    positions = np.linspace(0, count - 1, min(count, most)).astype("int64")
+def _sample(source, channels, decode):
+    """Return pixels of images that can be decoded, a float64 array `(pixels, channels)`."""
+    count, generator = source.num_examples, np.random.default_rng(0)
+    positions = np.linspace(0, count - 1, min(count, _IMAGES)).astype("int64")
 
     def read(number, payload, label):
         encoded = source.read(payload)
         return decode(unpack(encoded)[0] if source.has_masks else encoded)
 
     examples = source.examples_with(source.numbers[positions])
-    return examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
+    images = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
+    samples = []
+    for image in tqdm.tqdm(images.as_numpy_iterator(), "statistics", len(positions)):
+        # Gray is repeated for three channels. For one channel, the values of RGB count alike.
+        shape = (*image.shape[:2], max(image.shape[2], channels))
+        pixels = np.broadcast_to(image, shape).reshape(-1, channels)
+        samples.append(
+            generator.choice(pixels, min(len(pixels), _VALUES // channels), replace=False)
+        )
+    return np.concatenate(samples).astype("float64")

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.core.image_spec import WHOLE_IMAGE
+from keras_vit.core.image_spec import ImageSpec
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.layers.bottleneck import BIT, HYBRID, MaxPool, group_norm, standardized_conv
 from keras_vit.models.image_model import ImageModel, follow_dtype, zero_head
@@ -53,7 +53,7 @@ def resnet(*options: Any, **fields: Any) -> ImageModel:
         outputs = zero_head(o.num_classes, o.classifier_activation)(outputs)
     model = ImageModel(images, outputs, name=o.name)
     model.options = o
-    model.image_spec = WHOLE_IMAGE.with_channels(o.image_channels)
+    model.image_spec = ImageSpec(channels=o.image_channels)
     follow_dtype(model)
     return model
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.core.image_spec import WHOLE_IMAGE
+from keras_vit.core.image_spec import ImageSpec
 from keras_vit.layers import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
@@ -97,7 +97,7 @@ def vision_transformer(*options: Any, **fields: Any) -> ImageModel:
         outputs = layer_norm(o.dtype, "fc_norm", o.epsilon)(outputs)
     model = ImageModel(images, _head(outputs, o), name=o.name)
     model.options = o
-    model.image_spec = WHOLE_IMAGE.with_channels(o.image_channels)
+    model.image_spec = ImageSpec(channels=o.image_channels)
     follow_dtype(model)
     return model
 

@@ -12,7 +12,7 @@ from keras_vit.core.arguments import as_pair
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 from keras_vit.data.images.decoding import (
     IN_GRAPH,
-    decode_as,
+    decode,
     explain,
     read_orientation,
     require,
@@ -54,7 +54,7 @@ def preprocess_files(
 
 
 def read_stored(file, image_spec=WHOLE_IMAGE):
-    """Return the unchanged bytes of an image file, and its pixels, as `decode_as` returns them.
+    """Return the unchanged bytes of an image file, and its pixels, as `decode` returns them.
 
     Args:
         file: path of the file, or its bytes.
@@ -67,7 +67,7 @@ def read_stored(file, image_spec=WHOLE_IMAGE):
     name = repr(str(file)) if is_path else "bytes"
     try:
         encoded = pathlib.Path(file).expanduser().read_bytes() if is_path else bytes(file)
-        return encoded, decode_as(encoded, image_spec)
+        return encoded, decode(encoded, image_spec)
     except (OSError, tf.errors.InvalidArgumentError) as error:
         reason = error.strerror if isinstance(error, OSError) else explain(error, encoded)
         raise ValueError(

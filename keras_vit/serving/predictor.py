@@ -17,7 +17,7 @@ from keras_vit.core.arguments import DTYPES, as_objects, as_pair, check_choice, 
 from keras_vit.core.files import absolute_path
 from keras_vit.core.machine import num_cores
 from keras_vit.core.multi_label import check_thresholds
-from keras_vit.data.images.decoding import decode_as, explain
+from keras_vit.data.images.decoding import decode, explain
 from keras_vit.data.inputs import ENCODED_COLUMNS
 from keras_vit.serving.formats import find_export
 from keras_vit.serving.runner import CLASS_OUTPUTS, load_runner
@@ -264,7 +264,7 @@ def _read(path):
 def _reason(error, encoded, image_spec):
     try:
         # Decode again, eagerly: the message of an error in a graph has a stack trace.
-        decode_as(encoded, image_spec)
+        decode(encoded, image_spec)
     except tf.errors.OpError as eager:
         error = eager
     return explain(error, encoded)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_vit.checkpoints.named_models import load_trained
 from keras_vit.core.arguments import as_pair
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
-from keras_vit.data.images.decoding import as_pixels, decode_as, stored_values
+from keras_vit.data.images.decoding import as_pixels, decode, stored_values
 from keras_vit.data.images.geometry import ImageMaker, evaluation_image
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.inspection.analyses import image_distances
@@ -119,7 +119,7 @@ class Runner:
         Raise `tf.errors.InvalidArgumentError` for a file that cannot be decoded.
         """
         if self.image_shape is None:
-            return upright(encoded, decode_as(encoded, self.image_spec))
+            return upright(encoded, decode(encoded, self.image_spec))
         return self.makers[0](encoded).numpy()
 
     def prepare_pixels(self, pixels):

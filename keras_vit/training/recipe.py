@@ -197,9 +197,10 @@ class Recipe:
             as stored, as in vit_jax.
         image_channels: number of channels of the images; `None` for those of the model.
         value_range: the stored values that become -1 and 1, `"dtype"` or a pair, as in
-            `keras_vit.core.image_spec.ImageSpec`; `None` for the range of the model;
-            `"percentiles"` for the 1st and 99th percentiles of the training images, which are
-            measured once and recorded in the run.
+            `keras_vit.core.image_spec.ImageSpec`; `None` for the range of the model. Two ranges
+            are measured once over the training images, and recorded in the run: `"percentiles"`,
+            the 1st and 99th percentiles of all values, and `"deviations"`, the mean minus and plus
+            two standard deviations of each channel.
         learning_rates: learning rates of which a sweep chooses one on held-out images.
             `keras-vit vtab` always makes a sweep, `keras-vit train` only with `--sweep-lr`.
         seed: seed of weights, dropout, shuffling and augmentation.

@@ -1,5 +1,6 @@
 """`make_model` builds or loads the model that a run starts from."""
 
+import dataclasses
 import itertools
 import logging
 import os
@@ -16,6 +17,7 @@ from keras_vit.checkpoints.run_files import find_model
 from keras_vit.core.arguments import SEGMENTATION
 from keras_vit.core.image_spec import WHOLE_IMAGE, ImageSpec
 from keras_vit.core.text import as_words, name_some
+from keras_vit.data.statistics import MEASURED_RANGES
 from keras_vit.models import find_variant, freeze_blocks, replace_head, resize
 from keras_vit.models.dense import backbone, segmenter
 from keras_vit.models.image_model import image_spec_of
@@ -112,9 +114,9 @@ def make_model(
 def pixels_of(recipe, model):
     """Return an `ImageSpec` with the channels and the range of values of a run's images.
 
-    The recipe has precedence over the model, a `keras.Model` or an argument of `make_model`.
+    The recipe has precedence over the model, a `keras.Model` or an argument of `make_model`. A
+    range that is still to be measured is `"dtype"`.
     """
-    channels, value_range = recipe.image_channels, recipe.value_range
     if isinstance(model, keras.Model):
         spec = image_spec_of(model)
     elif is_variant(model):
@@ -125,10 +127,9 @@ def pixels_of(recipe, model):
         with open_checkpoint(find_file(model)) as checkpoint:
             options = describe_checkpoint(checkpoint, image_size=recipe.image_size)
         spec = ImageSpec(channels=options.image_channels)
-    return ImageSpec(
-        channels=spec.channels if channels is None else channels,
-        value_range=spec.value_range if value_range is None else value_range,
-    )
+    spec = spec.of_whole_image().with_channels(recipe.image_channels or spec.channels)
+    value_range = "dtype" if recipe.value_range in MEASURED_RANGES else recipe.value_range
+    return spec if value_range is None else dataclasses.replace(spec, value_range=value_range)
 
 
 def _new_or_loaded(recipe, model, num_classes, dtype):

@@ -29,7 +29,7 @@ from keras_vit.data.processes import process
 from keras_vit.data.sources.folder import describe_left_out
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.data.sources.named_datasets import changes_that_keep_labels, check_augmentation
-from keras_vit.data.statistics import measure_range
+from keras_vit.data.statistics import MEASURED_RANGES, measure_range
 from keras_vit.models.image_model import image_spec_of
 from keras_vit.training import distribution
 from keras_vit.training.callbacks import MeasureRegularly, assign_averages
@@ -352,8 +352,8 @@ def _absolute(path):
 def _load_named(arguments, run):
     """Load the training and validation `Dataset`s by name.
 
-    The ids of excluded examples are copied to the run's directory first. If the recipe asks for
-    percentiles, they are measured in a new run, and read from the record of a resumed run.
+    The ids of excluded examples are copied to the run's directory first. If the recipe asks for a
+    measured range, it is measured in a new run, and read from the record of a resumed run.
     """
     recipe, exclude, file = arguments["recipe"], arguments["exclude"], run.path / EXCLUDED_FILE
     if exclude is not None and not file.exists():
@@ -361,20 +361,16 @@ def _load_named(arguments, run):
     options = {name: arguments[name] for name in ("validation", *DATASET_OPTIONS)}
     options["exclude"] = () if exclude is None else file
     options["data_dir"] = _absolute(arguments["data_dir"])
-
-    def load_with(value_range, **changes):
-        spec = pixels_of(dataclasses.replace(recipe, value_range=value_range), arguments["model"])
-        changes = {**options, "image_spec": spec, **changes}
-        return load_training_data(recipe, arguments["data"], **changes)
-
-    value_range = recipe.value_range
-    if value_range == "percentiles":
+    options["image_spec"] = spec = pixels_of(recipe, arguments["model"])
+    if recipe.value_range in MEASURED_RANGES:
         value_range = run.recorded.get("value_range")
         if value_range is None:
-            train, _ = load_with("dtype", validation=None, cache=None)
-            value_range = measure_range(train.source, train.maker.shape[-1])
+            uncached = {**options, "validation": None, "cache": None}
+            source = load_training_data(recipe, arguments["data"], **uncached)[0].source
+            value_range = measure_range(source, spec.channels, recipe.value_range)
         run.add({"value_range": value_range})
-    return load_with(value_range)
+        options["image_spec"] = dataclasses.replace(spec, value_range=value_range)
+    return load_training_data(recipe, arguments["data"], **options)
 
 
 def _prepare(recipe, model, data, run, teacher, lengths, keep, fit_options):

@@ -58,9 +58,28 @@ def test_percentiles_are_those_of_numpy(tmp_path, make, error):
     np.testing.assert_allclose(measured, expected, rtol=max(error, 1e-12))
 
 
+def test_deviations_are_those_of_numpy_and_a_constant_channel_has_a_range(tmp_path):
+    def with_a_constant_channel(size, seed):
+        image = integers(size, seed)
+        image[..., 12] = 7
+        return image
+
+    values = flat(write(tmp_path, with_a_constant_channel)).astype("float64")[:, :12]
+    low, high = measure_range(find_source(f"folder:{tmp_path}", EVERY), 13, "deviations")
+    np.testing.assert_allclose(low, [*(values.mean(0) - 2 * values.std(0)), 6], rtol=1e-12)
+    np.testing.assert_allclose(high, [*(values.mean(0) + 2 * values.std(0)), 8], rtol=1e-12)
+
+
+def test_the_values_of_rgb_count_alike_for_gray_images(tmp_path):
+    values = flat(write(tmp_path, rgb)).astype("float64")
+    (low,), (high,) = measure_range(find_source(f"folder:{tmp_path}", EVERY), 1, "deviations")
+    np.testing.assert_allclose((low + high) / 2, values.mean(), rtol=1e-12)
+    np.testing.assert_allclose((high - low) / 4, values.std(), rtol=1e-12)
+
+
 def test_a_sample_of_images_at_equal_distances_is_measured(tmp_path, monkeypatch):
     write(tmp_path, integers)
-    monkeypatch.setattr("keras_vit.data.statistics._FOR_RANGE", 3)
+    monkeypatch.setattr("keras_vit.data.statistics._IMAGES", 3)
     source = find_source(f"folder:{tmp_path}", EVERY)
     ids = [source.find_id(int(source.numbers[position])) for position in (0, 5, 11)]
     images = [np.load(tmp_path / id) for id in ids]

@@ -1,5 +1,7 @@
 """Models for images with another number of channels, made from those of RGB images."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -86,6 +88,22 @@ def test_the_mean_of_the_new_channels(mean, channels, expected):
 
 
 @pytest.mark.parametrize(
+    ("channels", "expected"), [(1, ((1,), (5,))), (4, ((0, 1, 2, 0), (4, 5, 6, 4)))]
+)
+def test_the_range_of_the_new_channels(channels, expected):
+    spec = ImageSpec(value_range=((0, 1, 2), (4, 5, 6)))
+    assert spec.with_channels(channels).value_range == expected
+
+
+@pytest.mark.parametrize(
+    "value_range", [(1, 1), (0, float("inf")), ((0, 1), (1, 2)), ((0, 0, 5), (1, 1, 4)), "other"]
+)
+def test_a_range_has_a_pair_of_numbers_or_one_per_channel(value_range):
+    with pytest.raises(ValueError, match="low < high"):
+        ImageSpec(value_range=value_range)
+
+
+@pytest.mark.parametrize(
     "build",
     [
         lambda: keras_vit.vision_transformer(**TINY, image_channels=4),
@@ -115,6 +133,8 @@ def test_models_made_from_others_keep_the_channels(change):
 
 def test_a_keras_file_keeps_the_channels(tmp_path):
     model = with_channels(rgb_model(NORMALIZED), 4)
+    value_range = (0, 1, 2, 3), (4, 5, 6, 7)
+    model.image_spec = dataclasses.replace(model.image_spec, value_range=value_range)
     model.save(tmp_path / "model.keras")
     assert keras.models.load_model(tmp_path / "model.keras").image_spec == model.image_spec
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from keras_vit.core.image_spec import ImageSpec
-from keras_vit.data.images.decoding import decode_as
+from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.geometry import evaluation_image
 from keras_vit.models.surgery import with_channels
 from keras_vit.serving import Predictor
@@ -119,7 +119,7 @@ def test_warm_up_requests_are_answered(exported):
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_colors_become_gray_as_in_pillow(mode):
     image = Image.fromarray(pixels_of(3)).convert(mode)
-    decoded = decode_as(png(np.asarray(image)), ImageSpec(channels=1), in_graph=True)
+    decoded = decode(png(np.asarray(image)), ImageSpec(channels=1), in_graph=True)
     np.testing.assert_array_equal(decoded[..., 0], np.asarray(image.convert("L")))
 
 

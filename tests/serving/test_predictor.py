@@ -187,7 +187,7 @@ def test_a_turned_photograph_is_made_upright_as_its_model_decodes(tmp_path):
     batch = {"bytes": column([lying.getvalue()])}
     expected = Predictor(tmp_path / "model.keras", ["logits"])(batch)
     assert_equal(Predictor(tmp_path / "pets", ["logits"])(batch), expected, atol=1e-5)
-    upright = decode(lying.getvalue(), accurate=True).numpy()
+    upright = decode(lying.getvalue(), ImageSpec(antialias=True)).numpy()
     turned = {"image": np.rot90(upright, -1)[None]}
     assert_equal(Predictor(tmp_path / "model.keras", ["logits"])(turned), expected)
 

@@ -52,7 +52,7 @@ def test_each_signature_resizes_as_the_model_says(model, tmp_path):
     version = export(model, tmp_path / "pets", signatures=("uint8", "float"))
     (encoded,) = files(1)
     expected = logits_of(model, [encoded], RESIZING)
-    pixels = decode(encoded, accurate=True)[None]
+    pixels = decode(encoded, ImageSpec(antialias=True))[None]
     served = tf.saved_model.load(str(version)).signatures["serving_default"]
     np.testing.assert_allclose(served(images=pixels)["logits"], expected, rtol=0, atol=1e-5)
     # Without the signature for files, images are prepared as `model.json` says.

@@ -79,6 +79,7 @@ def test_settings_that_a_model_keeps_are_logged(model, asked, kept, trained, cap
     [
         ({}, {"channels": 13, "value_range": (0, 5)}),
         ({"value_range": "dtype"}, {"channels": 13, "value_range": "dtype"}),
+        ({"value_range": "deviations"}, {"channels": 13, "value_range": "dtype"}),
         ({"image_channels": 4}, {"channels": 4, "value_range": (0, 5)}),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints.named_models import model_digest
+from keras_vit.core.image_spec import ImageSpec
 from keras_vit.data import load
 from keras_vit.training import Run
 from keras_vit.training.recipe import RECIPES
@@ -204,16 +205,18 @@ def test_a_run_records_the_pixels_of_its_images(tmp_path):
 
 
 @pytest.mark.slow
-def test_percentiles_are_measured_once_and_recorded(tmp_path, monkeypatch):
+@pytest.mark.parametrize("measured", ["percentiles", "deviations"])
+def test_a_range_is_measured_once_and_recorded(measured, tmp_path, monkeypatch):
     name = f"folder:{write_folder(tmp_path / 'photos', CLASSES, 20, '.png')}"
-    recipe = small_recipe(steps=2, warmup_steps=0, batch_size=4, value_range="percentiles")
+    recipe = small_recipe(steps=2, warmup_steps=0, batch_size=4, value_range=measured)
     small_model(recipe).save(tmp_path / "small.keras")
     arguments = recipe, tmp_path / "small.keras", name, tmp_path / "run"
     run = keras_vit.training.train(*arguments)
-    expected = keras_vit.data.measure_range(keras_vit.data.find_source(name, "train"))
+    source = keras_vit.data.find_source(name, "train")
+    expected = keras_vit.data.measure_range(source, measured=measured)
     recorded = json.loads((run.workdir / "run.json").read_text())["value_range"]
-    assert tuple(recorded) == expected
-    # Other images in the folder would have other percentiles.
+    assert ImageSpec(value_range=recorded).value_range == expected
+    # Other images in the folder would have another range.
     monkeypatch.setattr("keras_vit.training.trainer.measure_range", lambda *_: (0.0, 1.0))
     resumed = keras_vit.training.train(*arguments, resume=True)
     for model in (run.model, resumed.model, keras_vit.serving.load_runner(run.workdir)):

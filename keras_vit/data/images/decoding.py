@@ -1,11 +1,8 @@
 """Decode image files to pixels, with TensorFlow functions.
 
-`decode` returns RGB with 8 bits. `decode_as` returns the channels and the range of values of an
-`ImageSpec`.
-
 The functions work the same eagerly and inside `Dataset.map`. Functions that call Pillow cannot be
-exported: exported graphs use `decode_in_graph`, which supports neither GIF and BMP nor EXIF. Files
-that cannot be decoded raise `tf.errors.InvalidArgumentError`.
+exported: exported graphs decode JPEG, PNG and WebP only, without EXIF. Files that cannot be decoded
+raise `tf.errors.InvalidArgumentError`.
 """
 
 import contextlib
@@ -20,11 +17,11 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from keras_vit.core.image_spec import MAX_PIXELS
+from keras_vit.core.image_spec import MAX_PIXELS, WHOLE_IMAGE
 
 JPEG, PNG, GIF, BMP = b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM"
 _NPY = b"\x93NUMPY"
-# The first bytes of the files that `decode_in_graph` decodes.
+# The first bytes of the files that exported graphs decode.
 IN_GRAPH = (JPEG, PNG, b"RIFF")
 _JPEG_END = b"\xff\xd9"
 # Formats that TensorFlow does not decode, with patterns of the first bytes of their files.
@@ -77,45 +74,39 @@ def leave_accelerators():
 leave_accelerators()
 
 
-def decode(encoded, accurate=False):
-    """Decode a JPEG, PNG, still WebP, GIF (the first frame) or BMP to RGB.
+def decode(encoded, image_spec=WHOLE_IMAGE, in_graph=False):
+    """Decode an image to the channels and the range of values of an `ImageSpec`.
 
-    TIFF and `.npy` files, and AVIF, HEIC and JPEG XL if Pillow can read them, are decoded too. Grey
-    becomes three equal channels, CMYK is converted, alpha is dropped, and 16-bit values keep their
-    upper 8 bits. The format is recognized by the first bytes, not by the name of the file.
+    JPEG, PNG, still WebP, GIF (the first frame), BMP, TIFF and `.npy` files are decoded, and AVIF,
+    HEIC and JPEG XL if Pillow can read them. The format is recognized by the first bytes, not by
+    the name of the file. RGB becomes gray for one channel, and gray is repeated for three; alpha is
+    dropped for both. CMYK is converted.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
-        accurate: whether to decode a JPEG to the same pixels as Pillow. By default, a faster cosine
-            transform is used, as in vit_jax; its pixel values differ by a few of 255.
+        image_spec: an `ImageSpec`. If its `antialias` is true, JPEGs are decoded to the same pixels
+            as by Pillow. Otherwise, a faster cosine transform is used, as in vit_jax; its pixel
+            values differ by a few of 255.
+        in_graph: whether to use only operations that can be exported, for JPEG, PNG and WebP.
 
     Returns:
-        A uint8 tensor `(height, width, 3)`.
+        A tensor `(height, width, channels)` with values in [0, 255]: uint8, or float32 if
+        `image_spec.value_range` is given.
 
     Raises:
-        tf.errors.InvalidArgumentError: if the file is truncated, in another format, or claims more
-            than `MAX_PIXELS` pixels.
+        tf.errors.InvalidArgumentError: if the file is truncated, in another format, claims more
+            than `MAX_PIXELS` pixels, or has other channels.
     """
-    image = tf.cond(
-        _is_of_tensorflow(encoded),
-        lambda: decode_in_graph(encoded, accurate),
-        lambda: tf.py_function(lambda data: _read_rgb(data.numpy()), [encoded], tf.uint8),
-    )
-    return tf.ensure_shape(image, (None, None, 3))
+    if not image_spec.has_rgb_bytes:
+        return as_pixels(*decode_stored(encoded, image_spec, in_graph), image_spec)
+    read = functools.partial(_read_rgb_in_graph, encoded, image_spec.antialias)
+    if in_graph:
+        return read()
 
+    def read_in_python():
+        return tf.py_function(lambda data: _read_rgb(data.numpy()), [encoded], tf.uint8)
 
-def decode_in_graph(encoded, accurate=False):
-    """Decode a JPEG, PNG or still WebP as `decode` does, with operations that can be exported."""
-    with tf.control_dependencies([check_size(declared_size(encoded))]):
-        encoded = tf.identity(encoded)
-    method = "INTEGER_ACCURATE" if accurate else ""
-    image = tf.case(
-        [
-            (starts_with(encoded, JPEG), lambda: tf.io.decode_jpeg(encoded, 3, dct_method=method)),
-            (starts_with(encoded, PNG), lambda: tf.io.decode_png(encoded, 3)),
-        ],
-        default=lambda: _decode_webp(encoded)[..., :3],
-    )
+    image = tf.cond(_is_of_tensorflow(encoded), read, read_in_python)
     return tf.ensure_shape(image, (None, None, 3))
 
 
@@ -124,49 +115,36 @@ def decode_in_graph(encoded, accurate=False):
 decode_function = tf.function(decode, autograph=False, experimental_attributes={"_noinline": True})
 
 
-def decode_as(encoded, image_spec, in_graph=False):
-    """Decode an image to the channels and the range of values of an `ImageSpec`.
-
-    RGB becomes gray for one channel, and gray is repeated for three; alpha is dropped for both.
-
-    Args:
-        encoded: scalar string tensor, the bytes of a file.
-        image_spec: an `ImageSpec`.
-        in_graph: whether to use only operations that can be exported, for JPEG, PNG and WebP.
-
-    Returns:
-        A tensor `(height, width, channels)` with values in [0, 255]: uint8, or float32 if
-        `image_spec.value_range` is given.
-
-    Raises:
-        tf.errors.InvalidArgumentError: as in `decode`, or if the image has other channels.
-    """
-    accurate, channels = image_spec.antialias, image_spec.channels
-    if image_spec.has_rgb_bytes:
-        return (decode_in_graph if in_graph else decode)(encoded, accurate)
-    return as_pixels(*decode_stored(encoded, channels, accurate, in_graph), image_spec)
+def _read_rgb_in_graph(encoded, accurate):
+    png = functools.partial(tf.io.decode_png, channels=3)
+    image = _by_format(encoded, accurate, png, lambda image: image[..., :3])
+    return tf.ensure_shape(image, (None, None, 3))
 
 
-def decode_stored(encoded, channels, accurate=False, in_graph=False):
-    """Decode an image without scaling its values, for `as_pixels`.
+def _by_format(encoded, accurate, decode_png, of_bytes):
+    """Return `decode_png` of the bytes of a PNG, or `of_bytes` of the pixels of a JPEG or WebP."""
+    with tf.control_dependencies([check_size(declared_size(encoded))]):
+        encoded = tf.identity(encoded)
+    method = "INTEGER_ACCURATE" if accurate else ""
 
-    Args:
-        encoded: scalar string tensor, the bytes of a file.
-        channels: number of channels that `as_pixels` will return.
-        accurate: as in `decode`.
-        in_graph: as in `decode_as`.
+    def jpeg():
+        return of_bytes(tf.io.decode_jpeg(encoded, 3, dct_method=method))
+
+    kinds = [(starts_with(encoded, JPEG), jpeg)]
+    kinds.append((starts_with(encoded, PNG), lambda: decode_png(encoded)))
+    return tf.case(kinds, default=lambda: of_bytes(_decode_webp(encoded)))
+
+
+def decode_stored(encoded, image_spec, in_graph=False):
+    """Decode an image without scaling its values; arguments and errors as in `decode`.
 
     Returns:
         `(values, greatest)`, as in `as_pixels`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: as in `decode`.
     """
-    stored = functools.partial(_read_in_graph, encoded, accurate)
-    if not in_graph:
-        in_python = functools.partial(_read_in_python, encoded, channels)
-        stored = functools.partial(tf.cond, _is_of_tensorflow(encoded), stored, in_python)
-    values, greatest = stored()
+    channels = image_spec.channels
+    read = functools.partial(_read_in_graph, encoded, image_spec.antialias)
+    other = functools.partial(_read_in_python, encoded, channels)
+    values, greatest = read() if in_graph else tf.cond(_is_of_tensorflow(encoded), read, other)
     if channels in (1, 3):
         count = tf.shape(values)[2]
         # Pictures with alpha have two or four channels. `_read` refuses such arrays before.
@@ -179,12 +157,6 @@ def read_channels(channels):
     return (1, 3) if channels in (1, 3) else (channels,)
 
 
-# `decode_as` for datasets, as `decode_function`.
-decode_as_function = tf.function(
-    decode_as, autograph=False, experimental_attributes={"_noinline": True}
-)
-
-
 def as_pixels(values, greatest, image_spec):
     """Scale stored values, and convert them to the channels of an `ImageSpec`.
 
@@ -195,7 +167,7 @@ def as_pixels(values, greatest, image_spec):
         image_spec: an `ImageSpec`.
 
     Returns:
-        A tensor as in `decode_as`.
+        A tensor as in `decode`.
     """
     channels, value_range = image_spec.channels, image_spec.value_range
     count, allowed = tf.shape(values)[-1], read_channels(channels)
@@ -209,7 +181,7 @@ def as_pixels(values, greatest, image_spec):
         values = tf.floor(values * (256 / (greatest + 1)))
     else:
         low, high = (0, greatest) if value_range == "dtype" else value_range
-        values = (values - low) * (255 / (high - low))
+        values = (values - low) * (255 / tf.subtract(high, low))
     values = tf.clip_by_value(values, 0, 255)
     if channels == 3:
         values = tf.broadcast_to(values, tf.concat([tf.shape(values)[:-1], [3]], 0))
@@ -253,30 +225,18 @@ def _is_of_tensorflow(encoded):
 
 def _read_in_graph(encoded, accurate):
     """Return the stored values of a JPEG, PNG or still WebP, and their greatest possible value."""
-    with tf.control_dependencies([check_size(declared_size(encoded))]):
-        encoded = tf.identity(encoded)
-    method = "INTEGER_ACCURATE" if accurate else ""
 
     def of_bytes(image):
         return tf.cast(tf.ensure_shape(image, (None, None, None)), tf.float32), tf.constant(255.0)
 
-    def of_png():
+    def decode_png(encoded):
         image = tf.cast(tf.io.decode_png(encoded, 0, tf.uint16), tf.float32)
         has_16_bits = tf.strings.substr(encoded, 24, 1) == b"\x10"
         # TensorFlow multiplies 8-bit values by 257.
         factor, greatest = tf.unstack(tf.where(has_16_bits, (1.0, 65535.0), (257.0, 255.0)))
         return tf.ensure_shape(image / factor, (None, None, None)), greatest
 
-    return tf.case(
-        [
-            (
-                starts_with(encoded, JPEG),
-                lambda: of_bytes(tf.io.decode_jpeg(encoded, 3, dct_method=method)),
-            ),
-            (starts_with(encoded, PNG), of_png),
-        ],
-        default=lambda: of_bytes(_decode_webp(encoded)),
-    )
+    return _by_format(encoded, accurate, decode_png, of_bytes)
 
 
 def _read_in_python(encoded, channels):

@@ -16,7 +16,6 @@ from keras_vit.data.images import augment
 from keras_vit.data.images.decoding import (
     check_size,
     cut_and_scale,
-    decode_as_function,
     decode_function,
     decode_jpeg_crop,
     is_complete_jpeg,
@@ -101,7 +100,7 @@ class ImageMaker:
         if settings.min_crop_area is not None and is_plain:
             crop = inception_crop(encoded, seed, settings.min_crop_area)
             return resize_image(cut_and_scale(crop, 0, self.scale), self.image_size)
-        image = decode_as_function(encoded, settings.image_spec)
+        image = decode_function(encoded, settings.image_spec)
         image = cut_and_scale(image, self.border, self.scale)
         if settings.upright:
             image = turn_upright(image, read_orientation(encoded))

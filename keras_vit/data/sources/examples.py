@@ -1,5 +1,6 @@
 """Columns, labels and payloads that sources of many images per file have in common."""
 
+import functools
 import itertools
 import json
 
@@ -110,24 +111,28 @@ def choose_examples(present, split, read_labels, names=None):
     return files, counts, numbers_of(files, turns, counts), numbered, tuple(map(str, names))
 
 
-def numbered_source(read, find_id, labels, names, numbers, shard, **options):
+def numbered_source(chosen, find_id, read, shard, **options):
     """Return a `Source` whose payloads are the numbers of the examples.
 
     Args:
-        read: function from the number of an example to the bytes of its image.
-        find_id: as in `Source`.
-        labels: as from `choose_examples`.
-        names: as from `choose_examples`.
-        numbers: as from `choose_examples`.
+        chosen: the examples, as from `choose_examples`.
+        find_id: function from a file and a row of it to the id of the example.
+        read: function from a file and a row of it to the bytes of the image.
         shard: as in `load`.
         **options: as in `Source`.
     """
+    files, counts, numbers, labels, names = chosen
+    starts = np.cumsum([0, *counts])
+
+    def call(function, number):
+        file = np.searchsorted(starts, number, side="right") - 1
+        return function(files[file], int(number - starts[file]))
 
     def read_payload(payload):
-        encoded = tf.py_function(lambda number: read(int(number.numpy())), [payload], tf.string)
+        encoded = tf.py_function(lambda n: call(read, int(n.numpy())), [payload], tf.string)
         return tf.ensure_shape(encoded, ())
 
     options |= {"read": read_payload, "all_labels": labels}
-    payloads, numbers = np.arange(len(labels)).astype("S"), np.concatenate(numbers)
-    indices = numbers[shard[0] :: shard[1]]
-    return from_arrays(payloads, labels, names, find_id, indices, **options)
+    payloads, indices = np.arange(len(labels)).astype("S"), np.concatenate(numbers)
+    ids, indices = functools.partial(call, find_id), indices[shard[0] :: shard[1]]
+    return from_arrays(payloads, labels, names, ids, indices, **options)

@@ -2,8 +2,6 @@
 
 import pathlib
 
-import numpy as np
-
 from keras_vit.data.sources.examples import (
     bytes_of,
     choose_examples,
@@ -11,7 +9,6 @@ from keras_vit.data.sources.examples import (
     numbered_source,
     recorded_class_names,
 )
-from keras_vit.data.sources.source import numbered_ids
 from keras_vit.data.sources.splits import SPLIT_NAMES
 
 
@@ -58,18 +55,15 @@ def hugging_face(name, split, shard=(0, 1)):
     def read_labels(split):
         return splits[split].with_format("arrow").select_columns([label])[:][label].to_pylist()
 
-    files, counts, numbers, labels, names = choose_examples(present, split, read_labels, names)
-    tables = [splits[file].select_columns([image]).with_format("arrow") for file in files]
-    starts = np.cumsum([0, *counts])
+    chosen = choose_examples(present, split, read_labels, names)
+    images = {n: splits[n].select_columns([image]).with_format("arrow") for n in chosen[0]}
 
-    def read(number):
-        table = int(np.searchsorted(starts, number, side="right")) - 1
-        encoded = bytes_of(tables[table][int(number - starts[table])][image][0].as_py())
+    def read(split, row):
+        encoded = bytes_of(images[split][row][image][0].as_py())
         if not encoded:
             raise ValueError("The dataset has no bytes of this image, but perhaps its path")
         return encoded
 
-    paths = tuple(file["filename"] for name in files for file in splits[name].cache_files)
+    paths = tuple(file["filename"] for name in chosen[0] for file in splits[name].cache_files)
     options = {"record_files": paths, "has_no_splits": [*present] == ["train"]}
-    find_id = numbered_ids(files, starts[:-1])
-    return numbered_source(read, find_id, labels, names, numbers, shard, **options)
+    return numbered_source(chosen, "{}#{}".format, read, shard, **options)

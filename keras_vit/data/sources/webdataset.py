@@ -48,27 +48,21 @@ def webdataset(pattern, split, shard=(0, 1)):
         return _index(file, pathlib.Path(file).stat().st_mtime_ns)
 
     names = read_class_names(all_files) if has_names else None
-    files, counts, numbers, labels, names = choose_examples(
-        present, split, lambda file: index(file)[1], names
-    )
+    chosen = choose_examples(present, split, lambda file: index(file)[1], names)
+    files, short = chosen[0].tolist(), short_names(all_files)
     for file in files:
         options["left_out"].update(index(file)[2])
-    images = np.concatenate([index(file)[0] for file in files])
-    ends, short = np.cumsum(counts), short_names(all_files)
+    images = {file: index(file)[0] for file in files}
 
-    def file_of(number):
-        return files[np.searchsorted(ends, number, side="right")]
+    def find_id(file, row):
+        return f"{short[file]}#{images[file][row]['name']}"
 
-    def find_id(number):
-        return f"{short[file_of(number)]}#{images[number]['name']}"
+    def read(file, row):
+        with pathlib.Path(file).open("rb") as stream:
+            stream.seek(images[file][row]["offset"])
+            return stream.read(images[file][row]["size"])
 
-    def read(number):
-        with pathlib.Path(file_of(number)).open("rb") as stream:
-            stream.seek(images[number]["offset"])
-            return stream.read(images[number]["size"])
-
-    options["record_files"] = tuple(files.tolist())
-    return numbered_source(read, find_id, labels, names, numbers, shard, **options)
+    return numbered_source(chosen, find_id, read, shard, record_files=tuple(files), **options)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.image_spec import MAX_NORMALIZED, ImageSpec
-from keras_vit.data.images.decoding import as_pixels, decode, decode_as
+from keras_vit.data.images.decoding import as_pixels, decode
 from keras_vit.data.images.geometry import evaluation_image
 from keras_vit.models.inference import for_inference
 from keras_vit.models.structure import output_name, representation, stored_size, token_stride
@@ -157,7 +157,7 @@ class _Served(tf.Module):
         shape = (*self.image_size, self.image_spec.channels)
 
         def read(number, encoded):
-            image = decode_as(encoded, self.image_spec, in_graph=True)
+            image = decode(encoded, self.image_spec, in_graph=True)
             return number, evaluation_image(image, self.image_size, self.image_spec)
 
         decoded = (

@@ -12,7 +12,7 @@ from PIL import Image
 
 from keras_vit.core.image_spec import ImageSpec
 from keras_vit.data import Augmentation, load
-from keras_vit.data.images.decoding import decode, decode_as, explain, read_orientation
+from keras_vit.data.images.decoding import decode, explain, read_orientation
 from keras_vit.data.images.geometry import resize_as
 from keras_vit.serving import preprocess_files
 from keras_vit.serving.runner import Runner
@@ -41,9 +41,15 @@ def tiff(*pages, **options):
 BANDS, DEEP = numbers(9, 7, 13, end=4096), numbers(9, 7)
 BYTES, ALPHA = random_image(9, 7), numbers(9, 7, 4, end=256, dtype="uint8")
 FLOATS = np.random.default_rng(0).normal(size=(9, 7, 2)).astype("float32")
+LOW, HIGH = np.arange(13) * 20.0, 3000 - np.arange(13) * 10.0
 # An image, its file, the `ImageSpec`, and the values in [0, 255] by NumPy.
 KINDS = {
     "13 bands": (npy(BANDS), {"channels": 13, "value_range": (0, 4095)}, BANDS / 4095 * 255),
+    "13 bands of a range each": (
+        npy(BANDS),
+        {"channels": 13, "value_range": (LOW.tolist(), HIGH.tolist())},
+        (np.clip(BANDS, LOW, HIGH) - LOW) / (HIGH - LOW) * 255,
+    ),
     "13 bands in 8 bits": (npy(BANDS), {"channels": 13}, BANDS >> 8),
     "columns first": (npy(np.asfortranarray(BANDS)), {"channels": 13}, BANDS >> 8),
     "big-endian": (npy(BANDS.astype(">u2")), {"channels": 13}, BANDS >> 8),
@@ -61,6 +67,11 @@ KINDS = {
         DEEP[..., None] / 65535 * 255,
     ),
     "16-bit PNG in 8 bits": (encode(DEEP), {"channels": 1}, DEEP[..., None] >> 8),
+    "8-bit PNG of a range each": (
+        encode(BYTES),
+        {"value_range": ((10, 20, 30), (100, 110, 120))},
+        (BYTES.astype(float) - (10, 20, 30)).clip(0, 90) / 90 * 255,
+    ),
     "8-bit PNG of a range": (
         encode(BYTES),
         {"value_range": (10, 100)},
@@ -88,7 +99,7 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_pixels_are_those_of_numpy(name):
     encoded, options, expected = KINDS[name]
-    pixels = decode_as(encoded, ImageSpec(**options))
+    pixels = decode(encoded, ImageSpec(**options))
     assert pixels.dtype == (tf.float32 if "value_range" in options else tf.uint8)
     np.testing.assert_allclose(pixels, expected, rtol=0, atol=2e-5)
 
@@ -97,15 +108,15 @@ def test_pixels_are_those_of_numpy(name):
 def test_exported_graphs_decode_the_same(name):
     encoded, options, _ = KINDS[name]
     spec = ImageSpec(**options)
-    in_graph = tf.function(lambda encoded: decode_as(encoded, spec, in_graph=True))
-    np.testing.assert_array_equal(in_graph(tf.constant(encoded)), decode_as(encoded, spec))
+    in_graph = tf.function(lambda encoded: decode(encoded, spec, in_graph=True))
+    np.testing.assert_array_equal(in_graph(tf.constant(encoded)), decode(encoded, spec))
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "BMP", "TIFF", "GIF"])
 def test_gray_is_that_of_pillow(file_format):
     encoded = encode(BYTES, file_format)
     expected = Image.open(io.BytesIO(encoded)).convert("RGB").convert("L")
-    gray = decode_as(encoded, ImageSpec(channels=1))
+    gray = decode(encoded, ImageSpec(channels=1))
     np.testing.assert_array_equal(gray[..., 0], expected)
 
 
@@ -131,7 +142,7 @@ BROKEN = {
 def test_what_is_no_such_image_is_refused(name):
     encoded, channels, message = BROKEN[name]
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        decode_as(encoded, ImageSpec(channels=channels))
+        decode(encoded, ImageSpec(channels=channels))
     assert message in explain(caught.value, encoded)
 
 

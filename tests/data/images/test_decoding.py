@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
+from keras_vit.core.image_spec import ImageSpec
 from keras_vit.data.images.decoding import (
     check_size,
     declared_size,
     decode,
-    decode_in_graph,
     decode_jpeg_crop,
     is_turned,
     read_orientation,
@@ -21,7 +21,13 @@ from keras_vit.data.images.geometry import inception_crop
 from tests.fixtures.photos import broken_images, cut_out, odd_images, photographs, to_bytes
 
 ODD, BROKEN = odd_images(), broken_images()
-in_graph = tf.function(decode_in_graph, input_signature=[tf.TensorSpec((), tf.string)])
+
+
+@tf.function(input_signature=[tf.TensorSpec((), tf.string)])
+def in_graph(encoded):
+    return decode(encoded, in_graph=True)
+
+
 OF_PILLOW = (".gif", ".bmp")
 # TensorFlow decodes JPEGs with the faster of libjpeg's two transforms, Pillow with the other.
 JPEG_LEVELS = 8
@@ -43,7 +49,7 @@ def test_every_kind_is_what_pillow_decodes(name):
     levels = np.abs(image.numpy().astype(int) - expected)
     assert levels.max() <= (JPEG_LEVELS if is_jpeg else 0)
     assert levels.mean() < 1
-    np.testing.assert_array_equal(decode(ODD[name], accurate=True), expected)
+    np.testing.assert_array_equal(decode(ODD[name], ImageSpec(antialias=True)), expected)
     if not name.endswith(OF_PILLOW):
         np.testing.assert_array_equal(in_graph(ODD[name]), image)
         assert declared_size(ODD[name]).numpy().tolist() == [44, 60]
