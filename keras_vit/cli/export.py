@@ -64,8 +64,8 @@ class Export(Command):
         from keras_vit.serving.verify import verify
 
         # Look for the images before the model is downloaded.
-        verified = self.verify and list_image_files(self.verify)
-        calibration = self.calibration and list_image_files(self.calibration)
+        verified = None if self.verify is None else list_image_files(self.verify)
+        calibration = None if self.calibration is None else list_image_files(self.calibration)
         model = load_trained(self.model, self.image_size)
         spec = image_spec_of(model)
         if verified:
