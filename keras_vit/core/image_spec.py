@@ -43,8 +43,8 @@ class ImageSpec:
         channels: number of channels of an image.
         value_range: the stored values that become -1 and 1; values outside are clipped. `"dtype"`
             stands for 0 and the greatest integer of the stored type (65,535 for 16 bits), and
-            `(low, high)` for two numbers, or for two tuples of one number per channel. `None`
-            reduces integers to their upper 8 bits, which become -1 to 1.
+            `(low, high)` for two numbers, or for two tuples of one number or one per channel.
+            `None` reduces integers to their upper 8 bits, which become -1 to 1.
 
     Raises:
         ValueError: if the interpolation is unknown, or the channels or the range are wrong.
@@ -70,20 +70,19 @@ class ImageSpec:
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_integer("channels", self.channels, 1)
         if self.value_range not in (None, "dtype"):
-            pair = np.array(
-                () if isinstance(self.value_range, str) else self.value_range, "float64"
-            )
-            is_pair = pair.shape in ((2,), (2, self.channels)) and np.isfinite(pair).all()
-            if not is_pair or (pair[0] >= pair[1]).any():
+            is_text = isinstance(self.value_range, str)
+            pair = np.array([] if is_text else self.value_range, "float64")
+            is_pair = pair.shape in ((2,), (2, 1), (2, self.channels)) and np.isfinite(pair).all()
+            # Pixels are computed in float32.
+            if not is_pair or not (np.diff(pair.astype("float32"), axis=0) > 0).all():
                 raise ValueError(
                     "`value_range` must be None, 'dtype' or a pair `(low, high)` of numbers, or of "
                     "tuples of one number per channel, with low < high; "
                     "`keras_vit.data.measure_range` measures it. "
                     f"Received: value_range={self.value_range!r}, channels={self.channels}"
                 )
-            low, high = pair.tolist()
-            pair = (low, high) if pair.ndim == 1 else (tuple(low), tuple(high))
-            object.__setattr__(self, "value_range", pair)
+            pair = map(float if pair.ndim == 1 else tuple, pair.tolist())
+            object.__setattr__(self, "value_range", tuple(pair))
         # JSON returns lists instead of tuples.
         for name in ("cut_off", "mean", "deviation"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -145,7 +144,7 @@ class ImageSpec:
         return int(length / self.crop_share + 1e-6)
 
     def differences(self, other, image_size):
-        """List how `other` differs in resizing and cropping images to this size.
+        """List how `other` differs in the range, resizing and cropping of images of this size.
 
         Example:
         >>> from keras_vit.core.image_spec import ImageSpec

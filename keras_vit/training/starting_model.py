@@ -114,8 +114,9 @@ def make_model(
 def pixels_of(recipe, model):
     """Return an `ImageSpec` with the channels and the range of values of a run's images.
 
-    The recipe has precedence over the model, a `keras.Model` or an argument of `make_model`. A
-    range that is still to be measured is `"dtype"`.
+    The recipe has precedence over the model, a `keras.Model` or an argument of `make_model`.
+    `"dtype"` stands for a range that is not measured yet: with `None`, dark images would be warned
+    about.
     """
     if isinstance(model, keras.Model):
         spec = image_spec_of(model)
@@ -127,7 +128,8 @@ def pixels_of(recipe, model):
         with open_checkpoint(find_file(model)) as checkpoint:
             options = describe_checkpoint(checkpoint, image_size=recipe.image_size)
         spec = ImageSpec(channels=options.image_channels)
-    spec = spec.of_whole_image().with_channels(recipe.image_channels or spec.channels)
+    channels = spec.channels if recipe.image_channels is None else recipe.image_channels
+    spec = spec.of_whole_image().with_channels(channels)
     value_range = "dtype" if recipe.value_range in MEASURED_RANGES else recipe.value_range
     return spec if value_range is None else dataclasses.replace(spec, value_range=value_range)
 

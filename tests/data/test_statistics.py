@@ -9,6 +9,7 @@ from keras_vit.core.image_spec import ImageSpec
 from keras_vit.data import find_source, load, measure_range
 from keras_vit.data.statistics import measure_statistics
 from tests.fixtures.images import random_image
+from tests.fixtures.masks import write_masks
 
 EVERY = "train+validation+test"
 SIZES = [(9, 8), (5, 7), (6, 6)]
@@ -46,28 +47,46 @@ def flat(images):
     return np.concatenate([image.reshape(-1, image.shape[-1]) for image in images])
 
 
-@pytest.mark.parametrize(
-    ("make", "error"), [(integers, 0), (floats, 2**-15), (rgb, 0)], ids=["13", "floats", "RGB"]
-)
-def test_percentiles_are_those_of_numpy(tmp_path, make, error):
+@pytest.mark.parametrize("make", [integers, floats, rgb])
+def test_percentiles_are_those_of_numpy(tmp_path, make):
     images = write(tmp_path, make)
     (tmp_path / "cat" / "broken.npy").write_bytes(b"\x93NUMPY")
     np.save(tmp_path / "cat" / "other.npy", 9 * integers((3, 3), 0)[..., :2])
     measured = measure_range(find_source(f"folder:{tmp_path}", EVERY), images[0].shape[-1])
     expected = np.percentile(flat(images).astype("float64"), [1, 99])
-    np.testing.assert_allclose(measured, expected, rtol=max(error, 1e-12))
+    np.testing.assert_allclose(measured, expected, rtol=1e-12)
 
 
-def test_deviations_are_those_of_numpy_and_a_constant_channel_has_a_range(tmp_path):
+@pytest.mark.parametrize("make", [integers, floats, rgb])
+def test_deviations_are_those_of_numpy(tmp_path, make):
+    values = flat(write(tmp_path, make)).astype("float64")
+    source = find_source(f"folder:{tmp_path}", EVERY)
+    low, high = measure_range(source, values.shape[1], "deviations")
+    np.testing.assert_allclose(low, values.mean(0) - 2 * values.std(0), rtol=1e-12)
+    np.testing.assert_allclose(high, values.mean(0) + 2 * values.std(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("constant", [0, 7, 10**9, -0.1])
+def test_a_constant_channel_becomes_zero(tmp_path, constant):
     def with_a_constant_channel(size, seed):
-        image = integers(size, seed)
-        image[..., 12] = 7
+        image = floats(size, seed)
+        image[..., 12] = constant
         return image
 
-    values = flat(write(tmp_path, with_a_constant_channel)).astype("float64")[:, :12]
-    low, high = measure_range(find_source(f"folder:{tmp_path}", EVERY), 13, "deviations")
-    np.testing.assert_allclose(low, [*(values.mean(0) - 2 * values.std(0)), 6], rtol=1e-12)
-    np.testing.assert_allclose(high, [*(values.mean(0) + 2 * values.std(0)), 8], rtol=1e-12)
+    write(tmp_path, with_a_constant_channel)
+    name = f"folder:{tmp_path}"
+    value_range = measure_range(find_source(name, "train"), 13, "deviations")
+    spec = ImageSpec(channels=13, value_range=value_range)
+    ((images, _),) = load(name, "train", 8, 99, image_spec=spec).as_numpy_iterator()
+    np.testing.assert_allclose(images[..., 12], 0, atol=1e-6)
+
+
+def test_images_with_masks_are_measured(tmp_path):
+    folder = write_masks(tmp_path)
+    files = (folder / "train" / "images").iterdir()
+    values = np.concatenate([np.asarray(Image.open(file)).reshape(-1) for file in files])
+    measured = measure_range(find_source(f"masks:{folder}", "train"))
+    np.testing.assert_allclose(measured, np.percentile(values, [1, 99]), rtol=1e-12)
 
 
 def test_the_values_of_rgb_count_alike_for_gray_images(tmp_path):
@@ -103,7 +122,9 @@ def test_statistics_are_those_of_numpy(tmp_path, make, spec, low, high):
     np.testing.assert_allclose(deviation, pixels.std(0), rtol=1e-5)
 
 
-def test_loading_names_the_function_that_measures_percentiles(tmp_path):
+def test_loading_names_the_function_that_measures_a_range():
+    with pytest.raises(ValueError, match="`method` must be"):
+        measure_range(find_source("digits", "train"), method="percentile")
     with pytest.raises(ValueError, match=r"keras_vit\.data\.measure_range"):
         load("digits", "train", 8, 4, image_spec=ImageSpec(value_range="percentiles"))
 

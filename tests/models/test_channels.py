@@ -88,15 +88,21 @@ def test_the_mean_of_the_new_channels(mean, channels, expected):
 
 
 @pytest.mark.parametrize(
-    ("channels", "expected"), [(1, ((1,), (5,))), (4, ((0, 1, 2, 0), (4, 5, 6, 4)))]
+    ("old", "channels", "new"),
+    [
+        (((0, 1, 2), (4, 5, 6)), 1, ((1,), (5,))),
+        (((0, 1, 2), (4, 5, 6)), 4, ((0, 1, 2, 0), (4, 5, 6, 4))),
+        (((1,), (5,)), 3, ((1,), (5,))),
+    ],
 )
-def test_the_range_of_the_new_channels(channels, expected):
-    spec = ImageSpec(value_range=((0, 1, 2), (4, 5, 6)))
-    assert spec.with_channels(channels).value_range == expected
+def test_the_range_of_the_new_channels(old, channels, new):
+    spec = ImageSpec(channels=len(old[0]), value_range=old)
+    assert spec.with_channels(channels).value_range == new
 
 
 @pytest.mark.parametrize(
-    "value_range", [(1, 1), (0, float("inf")), ((0, 1), (1, 2)), ((0, 0, 5), (1, 1, 4)), "other"]
+    "value_range",
+    [(1, 1), (1e9, 1e9 + 1), (0, float("inf")), ((0, 1), (1, 2)), ((0, 0, 5), (1, 1, 4)), "other"],
 )
 def test_a_range_has_a_pair_of_numbers_or_one_per_channel(value_range):
     with pytest.raises(ValueError, match="low < high"):

@@ -205,15 +205,15 @@ def test_a_run_records_the_pixels_of_its_images(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("measured", ["percentiles", "deviations"])
-def test_a_range_is_measured_once_and_recorded(measured, tmp_path, monkeypatch):
+@pytest.mark.parametrize("method", ["percentiles", "deviations"])
+def test_a_range_is_measured_once_and_recorded(method, tmp_path, monkeypatch):
     name = f"folder:{write_folder(tmp_path / 'photos', CLASSES, 20, '.png')}"
-    recipe = small_recipe(steps=2, warmup_steps=0, batch_size=4, value_range=measured)
+    recipe = small_recipe(steps=2, warmup_steps=0, batch_size=4, value_range=method)
     small_model(recipe).save(tmp_path / "small.keras")
     arguments = recipe, tmp_path / "small.keras", name, tmp_path / "run"
     run = keras_vit.training.train(*arguments)
     source = keras_vit.data.find_source(name, "train")
-    expected = keras_vit.data.measure_range(source, measured=measured)
+    expected = keras_vit.data.measure_range(source, method=method)
     recorded = json.loads((run.workdir / "run.json").read_text())["value_range"]
     assert ImageSpec(value_range=recorded).value_range == expected
     # Other images in the folder would have another range.

@@ -21,7 +21,7 @@ from keras_vit.core.image_spec import MAX_PIXELS, WHOLE_IMAGE
 
 JPEG, PNG, GIF, BMP = b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM"
 _NPY = b"\x93NUMPY"
-# The first bytes of the files that exported graphs decode.
+# The first bytes of JPEG, PNG and WebP files, which exported graphs decode.
 IN_GRAPH = (JPEG, PNG, b"RIFF")
 _JPEG_END = b"\xff\xd9"
 # Formats that TensorFlow does not decode, with patterns of the first bytes of their files.
@@ -87,7 +87,7 @@ def decode(encoded, image_spec=WHOLE_IMAGE, in_graph=False):
         image_spec: an `ImageSpec`. If its `antialias` is true, JPEGs are decoded to the same pixels
             as by Pillow. Otherwise, a faster cosine transform is used, as in vit_jax; its pixel
             values differ by a few of 255.
-        in_graph: whether to use only operations that can be exported, for JPEG, PNG and WebP.
+        in_graph: whether to use only operations that can be exported.
 
     Returns:
         A tensor `(height, width, channels)` with values in [0, 255]: uint8, or float32 if
@@ -99,14 +99,14 @@ def decode(encoded, image_spec=WHOLE_IMAGE, in_graph=False):
     """
     if not image_spec.has_rgb_bytes:
         return as_pixels(*decode_stored(encoded, image_spec, in_graph), image_spec)
-    read = functools.partial(_read_rgb_in_graph, encoded, image_spec.antialias)
-    if in_graph:
-        return read()
+
+    def read():
+        return _decode_in_graph(encoded, image_spec.antialias, 3, tf.uint8)[..., :3]
 
     def read_in_python():
         return tf.py_function(lambda data: _read_rgb(data.numpy()), [encoded], tf.uint8)
 
-    image = tf.cond(_is_of_tensorflow(encoded), read, read_in_python)
+    image = read() if in_graph else tf.cond(_is_in_graph(encoded), read, read_in_python)
     return tf.ensure_shape(image, (None, None, 3))
 
 
@@ -115,44 +115,27 @@ def decode(encoded, image_spec=WHOLE_IMAGE, in_graph=False):
 decode_function = tf.function(decode, autograph=False, experimental_attributes={"_noinline": True})
 
 
-def _read_rgb_in_graph(encoded, accurate):
-    png = functools.partial(tf.io.decode_png, channels=3)
-    image = _by_format(encoded, accurate, png, lambda image: image[..., :3])
-    return tf.ensure_shape(image, (None, None, 3))
-
-
-def _by_format(encoded, accurate, decode_png, of_bytes):
-    """Return `decode_png` of the bytes of a PNG, or `of_bytes` of the pixels of a JPEG or WebP."""
-    with tf.control_dependencies([check_size(declared_size(encoded))]):
-        encoded = tf.identity(encoded)
-    method = "INTEGER_ACCURATE" if accurate else ""
-
-    def jpeg():
-        return of_bytes(tf.io.decode_jpeg(encoded, 3, dct_method=method))
-
-    kinds = [(starts_with(encoded, JPEG), jpeg)]
-    kinds.append((starts_with(encoded, PNG), lambda: decode_png(encoded)))
-    return tf.case(kinds, default=lambda: of_bytes(_decode_webp(encoded)))
-
-
 def decode_stored(encoded, image_spec, in_graph=False):
-    """Decode an image without scaling its values; arguments and errors as in `decode`.
+    """Decode an image without scaling its values; arguments as in `decode`.
+
+    Images may have other channels, but one or three if `image_spec` has one or three.
 
     Returns:
         `(values, greatest)`, as in `as_pixels`.
     """
     channels = image_spec.channels
     read = functools.partial(_read_in_graph, encoded, image_spec.antialias)
-    other = functools.partial(_read_in_python, encoded, channels)
-    values, greatest = read() if in_graph else tf.cond(_is_of_tensorflow(encoded), read, other)
+    in_python = functools.partial(_read_in_python, encoded, channels)
+    values, greatest = read() if in_graph else tf.cond(_is_in_graph(encoded), read, in_python)
     if channels in (1, 3):
         count = tf.shape(values)[2]
-        # Pictures with alpha have two or four channels. `_read` refuses such arrays before.
+        # Drop alpha: two channels become one, and four become three. In `.npy` files, such numbers
+        # of channels are no alpha, and are refused when the file is read.
         values = values[..., : count - 1 + count % 2]
     return values, greatest
 
 
-def read_channels(channels):
+def allowed_channels(channels):
     """Return the numbers of channels from which images with `channels` channels can be made."""
     return (1, 3) if channels in (1, 3) else (channels,)
 
@@ -170,7 +153,7 @@ def as_pixels(values, greatest, image_spec):
         A tensor as in `decode`.
     """
     channels, value_range = image_spec.channels, image_spec.value_range
-    count, allowed = tf.shape(values)[-1], read_channels(channels)
+    count, allowed = tf.shape(values)[-1], allowed_channels(channels)
     rule = f"An image must have {channels} channels, its number of channels is"
     checks = [require(tf.reduce_any(count == allowed), rule, count)]
     if not isinstance(value_range, tuple):
@@ -181,6 +164,7 @@ def as_pixels(values, greatest, image_spec):
         values = tf.floor(values * (256 / (greatest + 1)))
     else:
         low, high = (0, greatest) if value_range == "dtype" else value_range
+        # Both are numbers, or tuples of one number per channel.
         values = (values - low) * (255 / tf.subtract(high, low))
     values = tf.clip_by_value(values, 0, 255)
     if channels == 3:
@@ -219,24 +203,35 @@ def is_dark(encoded):
     return values.max() < greatest / 8 if greatest > 255 else None
 
 
-def _is_of_tensorflow(encoded):
+def _is_in_graph(encoded):
     return tf.reduce_any([starts_with(encoded, signature) for signature in IN_GRAPH])
+
+
+def _decode_in_graph(encoded, accurate, png_channels, dtype):
+    """Decode a JPEG, PNG or still WebP without scaling, but 8-bit PNGs as uint16 by 257."""
+    with tf.control_dependencies([check_size(declared_size(encoded))]):
+        encoded = tf.identity(encoded)
+    method = "INTEGER_ACCURATE" if accurate else ""
+
+    def jpeg():
+        return tf.cast(tf.io.decode_jpeg(encoded, 3, dct_method=method), dtype)
+
+    def png():
+        return tf.io.decode_png(encoded, png_channels, dtype)
+
+    return tf.case(
+        [(starts_with(encoded, JPEG), jpeg), (starts_with(encoded, PNG), png)],
+        default=lambda: tf.cast(_decode_webp(encoded), dtype),
+    )
 
 
 def _read_in_graph(encoded, accurate):
     """Return the stored values of a JPEG, PNG or still WebP, and their greatest possible value."""
-
-    def of_bytes(image):
-        return tf.cast(tf.ensure_shape(image, (None, None, None)), tf.float32), tf.constant(255.0)
-
-    def decode_png(encoded):
-        image = tf.cast(tf.io.decode_png(encoded, 0, tf.uint16), tf.float32)
-        has_16_bits = tf.strings.substr(encoded, 24, 1) == b"\x10"
-        # TensorFlow multiplies 8-bit values by 257.
-        factor, greatest = tf.unstack(tf.where(has_16_bits, (1.0, 65535.0), (257.0, 255.0)))
-        return tf.ensure_shape(image / factor, (None, None, None)), greatest
-
-    return _by_format(encoded, accurate, decode_png, of_bytes)
+    image = tf.cast(_decode_in_graph(encoded, accurate, 0, tf.uint16), tf.float32)
+    is_png = starts_with(encoded, PNG)
+    has_16_bits = is_png & (tf.strings.substr(_head(encoded), 24, 1) == b"\x10")
+    factor = tf.where(is_png & ~has_16_bits, 257.0, 1.0)
+    return image / factor, tf.where(has_16_bits, 65535.0, 255.0)
 
 
 def _read_in_python(encoded, channels):
@@ -367,7 +362,8 @@ def cut_and_scale(image, border, scale):
         )
         with tf.control_dependencies([require(tf.reduce_all(size > 2 * border), rule, size)]):
             image = tf.identity(image)[border:-border, border:-border]
-    return image if scale == 1 else image * tf.cast(scale, image.dtype)
+    # Floats have a range of values, which replaces the scale.
+    return image if scale == 1 or image.dtype.is_floating else image * tf.cast(scale, image.dtype)
 
 
 def read_orientation(encoded):

@@ -1,8 +1,8 @@
 """Columns, labels and payloads that sources of many images per file have in common."""
 
-import functools
 import itertools
 import json
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -74,6 +74,24 @@ def bytes_of(image):
     return (image.get("bytes") if isinstance(image, dict) else image) or b""
 
 
+class Chosen(NamedTuple):
+    """The examples of a split, in files, or in the splits of a dataset of Hugging Face.
+
+    Args:
+        files: the files with examples of the split.
+        counts: the number of examples in each file.
+        numbers: the numbers of the examples of the split, one array per file.
+        labels: the label of each example of the files, -1 if it has none.
+        class_names: name of each label.
+    """
+
+    files: np.ndarray
+    counts: list[int]
+    numbers: list[np.ndarray]
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+
+
 def choose_examples(present, split, read_labels, names=None):
     """Find the examples of a split, and number their labels.
 
@@ -85,9 +103,7 @@ def choose_examples(present, split, read_labels, names=None):
             splits.
 
     Returns:
-        `(files, counts, numbers, labels, names)`: the files with examples of the split, the number
-        of examples in each, the numbers of the examples of the split (one array per file), the
-        label of each example of the files (-1 if it has none), and the class names.
+        `Chosen`.
     """
     files, turns = files_of(present, split)
     all_files = itertools.chain(*present.values())
@@ -108,31 +124,35 @@ def choose_examples(present, split, read_labels, names=None):
     # Without clipping, the cast to int32 would turn 2**32 into the valid label 0.
     numbered = np.clip(values, -1, np.iinfo("int32").max).astype("int32")
     counts = [len(labels[file]) for file in files]
-    return files, counts, numbers_of(files, turns, counts), numbered, tuple(map(str, names))
+    numbers = numbers_of(files, turns, counts)
+    return Chosen(files, counts, numbers, numbered, tuple(map(str, names)))
 
 
 def numbered_source(chosen, find_id, read, shard, **options):
     """Return a `Source` whose payloads are the numbers of the examples.
 
     Args:
-        chosen: the examples, as from `choose_examples`.
-        find_id: function from a file and a row of it to the id of the example.
-        read: function from a file and a row of it to the bytes of the image.
+        chosen: `Chosen`.
+        find_id: function from a file and a position in it to the id of the example.
+        read: function from a file and a position in it to the bytes of the image.
         shard: as in `load`.
         **options: as in `Source`.
     """
-    files, counts, numbers, labels, names = chosen
-    starts = np.cumsum([0, *counts])
+    starts, labels = np.cumsum([0, *chosen.counts]), chosen.labels
 
-    def call(function, number):
+    def place(number):
+        """Return the file of an example, and its position in the file."""
         file = np.searchsorted(starts, number, side="right") - 1
-        return function(files[file], int(number - starts[file]))
+        return chosen.files[file], int(number - starts[file])
+
+    def find(number):
+        return find_id(*place(number))
 
     def read_payload(payload):
-        encoded = tf.py_function(lambda n: call(read, int(n.numpy())), [payload], tf.string)
+        encoded = tf.py_function(lambda n: read(*place(int(n.numpy()))), [payload], tf.string)
         return tf.ensure_shape(encoded, ())
 
     options |= {"read": read_payload, "all_labels": labels}
-    payloads, indices = np.arange(len(labels)).astype("S"), np.concatenate(numbers)
-    ids, indices = functools.partial(call, find_id), indices[shard[0] :: shard[1]]
-    return from_arrays(payloads, labels, names, ids, indices, **options)
+    payloads, indices = np.arange(len(labels)).astype("S"), np.concatenate(chosen.numbers)
+    indices = indices[shard[0] :: shard[1]]
+    return from_arrays(payloads, labels, chosen.class_names, find, indices, **options)

@@ -27,7 +27,8 @@ def hugging_face(name, split, shard=(0, 1)):
         A `Source`; the id of an example is `SPLIT#ROW`.
 
     Raises:
-        ValueError: if there is no split `train`, or as `find_columns`.
+        ValueError: if there is no split `train`, or the splits have different class names; or as
+            `find_columns`.
     """
     import datasets
 
@@ -41,11 +42,10 @@ def hugging_face(name, split, shard=(0, 1)):
         splits = datasets.load_dataset(name, config or None, keep_in_memory=False)
     if isinstance(splits, datasets.Dataset):
         splits = {"train": splits}
-    present = {key: [n for n in known if n in splits] for key, known in SPLIT_NAMES.items()}
-    present = {key: known for key, known in present.items() if known}
-    schema = next(iter(splits.values())).features.arrow_schema
-    image, label, names = find_columns(schema, repr(name), label)
+    named = {key: [n for n in known if n in splits] for key, known in SPLIT_NAMES.items()}
+    present = {key: known for key, known in named.items() if known}
     schemas = [rows.features.arrow_schema for rows in splits.values()]
+    image, label, names = find_columns(schemas[0], repr(name), label)
     if any(recorded_class_names(schema, label) != names for schema in schemas):
         raise ValueError(
             "All splits of a dataset must have the same class names in the same order. "
@@ -56,14 +56,14 @@ def hugging_face(name, split, shard=(0, 1)):
         return splits[split].with_format("arrow").select_columns([label])[:][label].to_pylist()
 
     chosen = choose_examples(present, split, read_labels, names)
-    images = {n: splits[n].select_columns([image]).with_format("arrow") for n in chosen[0]}
+    images = {n: splits[n].select_columns([image]).with_format("arrow") for n in chosen.files}
 
-    def read(split, row):
-        encoded = bytes_of(images[split][row][image][0].as_py())
+    def read(name, row):
+        encoded = bytes_of(images[name][row][image][0].as_py())
         if not encoded:
             raise ValueError("The dataset has no bytes of this image, but perhaps its path")
         return encoded
 
-    paths = tuple(file["filename"] for name in chosen[0] for file in splits[name].cache_files)
+    paths = tuple(file["filename"] for name in chosen.files for file in splits[name].cache_files)
     options = {"record_files": paths, "has_no_splits": [*present] == ["train"]}
     return numbered_source(chosen, "{}#{}".format, read, shard, **options)

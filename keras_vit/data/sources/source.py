@@ -140,7 +140,7 @@ class Source:
         )
 
     def pixels(self, image):
-        """Cut off the border of a decoded image, a uint8 tensor, and scale its values."""
+        """Cut off the border of a decoded image, and scale its values if they are integers."""
         return cut_and_scale(image, self.border, self.scale)
 
     def examples_with(self, numbers):

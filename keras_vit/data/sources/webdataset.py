@@ -49,7 +49,7 @@ def webdataset(pattern, split, shard=(0, 1)):
 
     names = read_class_names(all_files) if has_names else None
     chosen = choose_examples(present, split, lambda file: index(file)[1], names)
-    files, short = chosen[0].tolist(), short_names(all_files)
+    files, short = chosen.files.tolist(), short_names(all_files)
     for file in files:
         options["left_out"].update(index(file)[2])
     images = {file: index(file)[0] for file in files}
@@ -67,7 +67,7 @@ def webdataset(pattern, split, shard=(0, 1)):
 
 @functools.cache
 def _index(path, modified):
-    """Find the examples of a tar file, which was modified at this time.
+    """Find the examples of a tar file. A file that is `modified` later is indexed again.
 
     Returns:
         `(images, labels, left_out)`: an array of `_PLACE`, a list of the labels, and a count of the
@@ -90,7 +90,7 @@ def _index(path, modified):
                     images[key] = member.name, member.offset_data, member.size
                 elif suffix in (".cls", ".json"):
                     stream.seek(member.offset_data)
-                    # A second file of the same name is another example's, which is left out.
+                    # A second image of the same name is left out, and so is its label.
                     labels[key].setdefault(suffix, stream.read(member.size).decode())
                 else:
                     left_out[f"not an image or a label ({suffix})"] += 1

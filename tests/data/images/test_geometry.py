@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from keras_vit.core.image_spec import ImageSpec
 from keras_vit.data.images import geometry as images
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.geometry import ImageMaker
@@ -161,6 +162,8 @@ def test_scale_of_zeros_and_ones():
     image = (random_image() > 127).astype("uint8")
     ours = maker((12, 16), scale=255)(encode(image), SEED)
     np.testing.assert_array_equal(ours, image * 2.0 - 1)
+    ranged = maker((12, 16), scale=255, image_spec=ImageSpec(value_range=(0, 1)))
+    np.testing.assert_array_equal(ranged(encode(image), SEED), ours)
     cut = maker((12, 16), scale=255, central_crop_from=16)
     assert cut(encode(image), SEED).numpy().max() > 0.5
 
