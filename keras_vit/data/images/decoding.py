@@ -118,7 +118,8 @@ decode_function = tf.function(decode, autograph=False, experimental_attributes={
 def decode_stored(encoded, image_spec, in_graph=False):
     """Decode an image without scaling its values; arguments as in `decode`.
 
-    Images may have other channels, but one or three if `image_spec` has one or three.
+    The number of channels is that of the file. Alpha is dropped if `image_spec` has one or three
+    channels.
 
     Returns:
         `(values, greatest)`, as in `as_pixels`.
@@ -208,7 +209,10 @@ def _is_in_graph(encoded):
 
 
 def _decode_in_graph(encoded, accurate, png_channels, dtype):
-    """Decode a JPEG, PNG or still WebP without scaling, but 8-bit PNGs as uint16 by 257."""
+    """Decode a JPEG, PNG or still WebP to the values of the file.
+
+    TensorFlow multiplies the values of an 8-bit PNG by 257 if the dtype is uint16.
+    """
     with tf.control_dependencies([check_size(declared_size(encoded))]):
         encoded = tf.identity(encoded)
     method = "INTEGER_ACCURATE" if accurate else ""
